@@ -1,0 +1,1 @@
+"""Renderers of what the rooms below found out. They decide nothing."""
