@@ -1,0 +1,118 @@
+"""Commands that need an optional part of the install, and what to say where it is missing. Not for what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from codeaudit.errors import UserError
+
+GROUP = "codeaudit.commands"
+
+# a distribution's import name → (the extra that brings it, what it is for)
+BROUGHT_BY: dict[str, tuple[str, str]] = {
+    "numpy": ("variation", "arrays of episode returns"),
+    "scipy": ("variation", "tests and intervals"),
+    "matplotlib": ("variation", "plots"),
+    "torch": ("runtime", "networks of checkpoints"),
+    "gymnasium": ("runtime", "environments"),
+    "typer": ("runtime", "the runtime commands"),
+    "procgen": ("procgen", "ProcGen environments"),
+    "minatar": ("minatar", "MinAtar environments (GPL-3.0)"),
+    "ale_py": ("atari", "Atari environments"),
+    "distributed": ("cluster", "work on a Dask cluster"),
+}
+
+# Known without a look into the installed packages' metadata, which costs more than a warm scan may spend.
+KNOWN: dict[str, str] = {
+    "verify": "Re-execute checkpoints and hold the numbers against the scan's predictions.",
+    "evaluate": "Measure a checkpoint's return under one or more action rules.",
+    "floor": "Measure the return of a uniform-random policy.",
+}
+
+
+class Interrupted(Exception):  # noqa: N818 - not an error: a person pressed Ctrl-C
+    """Ctrl-C inside a mounted command, on its way past that command's own command-line library."""
+
+
+def install_hint(extra: str) -> str:
+    """How to get an extra."""
+    return f'pip install "rl-codeaudit[{extra}]"'
+
+
+def mounted_names() -> list[str]:
+    """Every command that some installed distribution offers, and those known to exist."""
+    from importlib.metadata import entry_points
+
+    return sorted({*KNOWN, *(point.name for point in entry_points(group=GROUP))})
+
+
+def mounted(name: str) -> click.Command | None:
+    """The command `name` of an optional part; None where nothing offers one."""
+    if name not in KNOWN and name not in mounted_names():
+        return None
+
+    @click.command(
+        name,
+        help=KNOWN.get(name, ""),
+        short_help=KNOWN.get(name, "Offered by another package."),
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    )
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def command(arguments: tuple[str, ...]) -> None:
+        _run(name, load(name), arguments)
+
+    return command
+
+
+def load(name: str) -> Any:
+    """The object that an entry point names. UserError where a package that it needs is missing."""
+    from importlib.metadata import entry_points
+
+    points = list(entry_points(group=GROUP, name=name))
+    if not points:
+        raise UserError(f"the command `{name}` is not installed", hint=install_hint("runtime"))
+    try:
+        return points[0].load()
+    except ImportError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in BROUGHT_BY:
+            raise
+        extra, purpose = BROUGHT_BY[missing]
+        raise UserError(f"`codeaudit {name}` needs {missing} ({purpose}), which is not installed",
+                        hint=install_hint(extra)) from error
+
+
+def _run(name: str, offered: Any, arguments: Sequence[str]) -> None:
+    if isinstance(offered, click.Command):
+        offered.main(list(arguments), prog_name=f"codeaudit {name}", standalone_mode=False)
+        return
+    try:
+        import typer
+    except ImportError as error:
+        raise UserError(f"`codeaudit {name}` needs typer, which is not installed", hint=install_hint("runtime")) from error
+    app = offered
+    if not isinstance(app, typer.Typer):
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        app.command(name, context_settings={"help_option_names": ["-h", "--help"]})(_with_exit_code(offered))
+    # Its own library parses and reports usage errors (exit 2); other errors come back to `cli.main`.
+    typer.main.get_command(app).main(args=list(arguments), prog_name=f"codeaudit {name}")
+
+
+def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:
+    """The same function for typer: an int that it returns becomes the exit code, and Ctrl-C stays ours to report."""
+    import functools
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = function(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+        if isinstance(code, int) and code:
+            raise SystemExit(code)
+
+    return wrapped
