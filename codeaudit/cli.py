@@ -57,25 +57,58 @@ def workers_by_default() -> int:
 
 
 cache_option = click.option(
-    "--cache", type=click.Path(file_okay=False, path_type=Path), envvar="CODEAUDIT_CACHE", metavar="DIR",
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="CODEAUDIT_CACHE",
+    metavar="DIR",
     help="Where clones and parsed files are kept (default: the user's cache folder).",
 )
 
 
 @commands.command()
 @click.argument("target", metavar="TARGET")
-@click.option("--format", "--output-format", "format_", type=click.Choice(SCAN_FORMATS), default="terminal",
-              show_default=True, help="What to print.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Write the report there instead of printing it.")
+@click.option(
+    "--format",
+    "--output-format",
+    "format_",
+    type=click.Choice(SCAN_FORMATS),
+    default="terminal",
+    show_default=True,
+    help="What to print.",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the report there instead of printing it.",
+)
 @click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes that parse (default: all cores).")
 @cache_option
-@click.option("--mirror", "mirrors", type=click.Path(path_type=Path), multiple=True, envvar="CODEAUDIT_MIRROR",
-              metavar="DIR", help="A folder of git repositories named OWNER+NAME, tried before the network; repeatable.")
-@click.option("--library", "libraries", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
-              help="A YAML model of a library's behaviour, beside those shipped; repeatable.")
-@click.option("--with", "dependencies", multiple=True, metavar="NAME=TARGET",
-              help="Look into the source of a dependency too; repeatable.")
+@click.option(
+    "--mirror",
+    "mirrors",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    envvar="CODEAUDIT_MIRROR",
+    metavar="DIR",
+    help="A folder of git repositories named OWNER+NAME, tried first; repeatable.",
+)
+@click.option(
+    "--library",
+    "libraries",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A YAML model of a library's behaviour, beside those shipped; repeatable.",
+)
+@click.option(
+    "--with",
+    "dependencies",
+    multiple=True,
+    metavar="NAME=TARGET",
+    help="Look into the source of a dependency too; repeatable.",
+)
 @click.option("--quiet", "-q", is_flag=True, help="No progress, and nothing but the sites.")
 def scan(
     target: str,
@@ -131,7 +164,9 @@ def _named_targets(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, target = pair.partition("=")
         if not (equals and name and target):
-            raise UserError(f"--with {pair!r} is not NAME=TARGET", hint="for example --with baselines=openai/baselines@9b68103b")
+            raise UserError(
+                f"--with {pair!r} is not NAME=TARGET", hint="for example --with baselines=owner/baselines@0a1b2c3d"
+            )
         if name in named:
             raise UserError(f"--with names {name} twice", hint="give each dependency once")
         named[name] = target

@@ -1,4 +1,4 @@
-"""What of codeaudit is installed, what is missing, and which extra brings it. Looks only; installs and repairs nothing."""
+"""What of codeaudit is installed, what is missing, which extra brings it. Looks only; installs and repairs nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def _git() -> Check:
     if path is None:
         return Check("base", "git", "broken", "not found; install git 2.29 or newer")
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
         return Check("base", "git", "broken", f"{path} does not run: {error}")
     words = said.split()
@@ -86,7 +88,9 @@ def _version(name: str) -> str:
 
 def _command(name: str) -> Check:
     found = util.find_spec("codeaudit_runtime") is not None
-    needs = [package for package, (extra, _) in BROUGHT_BY.items() if extra == "runtime" and util.find_spec(package) is None]
+    needs = [
+        package for package, (extra, _) in BROUGHT_BY.items() if extra == "runtime" and util.find_spec(package) is None
+    ]
     if found and not needs:
         return Check("commands", name, "ok", KNOWN[name])
     return Check("commands", name, "missing", install_hint("runtime"))
@@ -104,9 +108,11 @@ def _cache(folder: Path) -> Check:
 def _folders(variable: str) -> list[Check]:
     """One check for each folder that an environment variable names."""
     return [
-        Check("machine", variable, "ok", folder) if Path(folder).is_dir() else
-        Check("machine", variable, "missing", f"{folder} is no folder")
-        for folder in os.environ.get(variable, "").split(os.pathsep) if folder
+        Check("machine", variable, "ok", folder)
+        if Path(folder).is_dir()
+        else Check("machine", variable, "missing", f"{folder} is no folder")
+        for folder in os.environ.get(variable, "").split(os.pathsep)
+        if folder
     ]
 
 

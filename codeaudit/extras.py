@@ -33,7 +33,7 @@ KNOWN: dict[str, str] = {
 }
 
 
-class Interrupted(Exception):  # noqa: N818 - not an error: a person pressed Ctrl-C
+class Interrupted(Exception):
     """Ctrl-C inside a mounted command, on its way past that command's own command-line library."""
 
 
@@ -82,8 +82,9 @@ def load(name: str) -> Any:
         if missing not in BROUGHT_BY:
             raise
         extra, purpose = BROUGHT_BY[missing]
-        raise UserError(f"`codeaudit {name}` needs {missing} ({purpose}), which is not installed",
-                        hint=install_hint(extra)) from error
+        raise UserError(
+            f"`codeaudit {name}` needs {missing} ({purpose}), which is not installed", hint=install_hint(extra)
+        ) from error
 
 
 def _run(name: str, offered: Any, arguments: Sequence[str]) -> None:
@@ -93,7 +94,9 @@ def _run(name: str, offered: Any, arguments: Sequence[str]) -> None:
     try:
         import typer
     except ImportError as error:
-        raise UserError(f"`codeaudit {name}` needs typer, which is not installed", hint=install_hint("runtime")) from error
+        raise UserError(
+            f"`codeaudit {name}` needs typer, which is not installed", hint=install_hint("runtime")
+        ) from error
     app = offered
     if not isinstance(app, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -1,4 +1,4 @@
-"""The report a person reads in a terminal: verdict, sites, evidence with source lines. Not for machines: `report.json` is."""
+"""The report that a person reads in a terminal: verdict, sites, evidence with source lines. Machines get `report.json`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LEXERS = {".py": "python", ".pyi": "python", ".yaml": "yaml", ".yml": "yaml", "
 
 
 def print_scan(scan: Scan, file: IO[str] | None = None, *, width: int | None = None, quiet: bool = False) -> None:
-    """Print the report. Colours and links follow the terminal, NO_COLOR and FORCE_COLOR; `quiet` drops the last lines."""
+    """Print the report. Colours and links follow the terminal, NO_COLOR and FORCE_COLOR; `quiet` drops the tail."""
     console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
     for part in scan_renderables(scan, quiet=quiet):
         console.print(part)
@@ -70,7 +70,9 @@ def _line(scan: Scan, view: LineView) -> RenderableType:
         for step in view.shared:
             tree.add(_step(scan, step))
         for site_view in view.sites:
-            branch = tree.add(Group(Text.assemble(_number(site_view), _classes(site_view.site)), *_doubts(site_view.site)))
+            branch = tree.add(
+                Group(Text.assemble(_number(site_view), _classes(site_view.site)), *_doubts(site_view.site))
+            )
             for step in site_view.steps:
                 branch.add(_step(scan, step))
         return tree
@@ -92,10 +94,14 @@ def _classes(site: EvaluationSite) -> Text:
     unknown = "yellow"
     dot = (" · ", _FAINT)
     return Text.assemble(
-        (words.rule_words(site), unknown if site.rule == "unknown" else "bold magenta"), dot,
-        (words.ROLE[site.role], unknown if site.role == "unknown" else "cyan"), dot,
-        (words.PROCEDURE[site.procedure], unknown if site.procedure == "unknown" else "cyan"), dot,
-        (words.AGENT[site.agent], "cyan"), "\n",
+        (words.rule_words(site), unknown if site.rule == "unknown" else "bold magenta"),
+        dot,
+        (words.ROLE[site.role], unknown if site.role == "unknown" else "cyan"),
+        dot,
+        (words.PROCEDURE[site.procedure], unknown if site.procedure == "unknown" else "cyan"),
+        dot,
+        (words.AGENT[site.agent], "cyan"),
+        "\n",
         (words.PROVENANCE[site.provenance], unknown if site.provenance == "unknown" else ""),
         ("" if site.confidence == "high" else f"  ({site.confidence} confidence)", _FAINT),
     )
@@ -156,7 +162,9 @@ def _tail(scan: Scan) -> list[RenderableType]:
         parts.append(Text.assemble(found, (" of the linter; `codeaudit check` shows them", _FAINT)))
     if scan.predictions:
         said = words.count(len(scan.predictions), "prediction")
-        parts.append(Text.assemble(said, (f" that a run could test: {words.prediction_words(scan.predictions)}", _FAINT)))
+        parts.append(
+            Text.assemble(said, (f" that a run could test: {words.prediction_words(scan.predictions)}", _FAINT))
+        )
     parts.append(Text(words.statistics_words(scan.statistics), _FAINT))
     return parts
 

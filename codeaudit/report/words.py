@@ -74,8 +74,10 @@ def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
     """One sentence for the repository."""
     if not sites:
         return "No evaluation site was found."
-    heldout = "Measures return on held-out levels or a separate test environment" if summary.heldout_evaluation else (
-        "Measures return on the training task only (no held-out evaluation)"
+    heldout = (
+        "Measures return on held-out levels or a separate test environment"
+        if summary.heldout_evaluation
+        else ("Measures return on the training task only (no held-out evaluation)")
     )
     rule = {
         "none": "no policy-gradient agent is evaluated",
@@ -86,8 +88,11 @@ def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
         f"its policy-gradient agent is evaluated with {_RULE_PHRASE.get(summary.policy_gradient_rule, '?')}",
     )
     loop = (
-        "the reported test return is read in-loop, across policy versions" if summary.in_loop else
-        "the policy is held fixed while it is measured" if summary.heldout_evaluation else ""
+        "the reported test return is read in-loop, across policy versions"
+        if summary.in_loop
+        else "the policy is held fixed while it is measured"
+        if summary.heldout_evaluation
+        else ""
     )
     return "; ".join(part for part in (heldout, rule, loop) if part) + "."
 
