@@ -1,4 +1,4 @@
-"""codeaudit: which policy do the reported test returns of a codebase measure? `codeaudit.scan(target)` is the library use.
+"""codeaudit: which policy do the reported test returns of a codebase measure? Libraries call `codeaudit.scan(target)`.
 
 Not for logic: what it offers is loaded on first use, so that `import codeaudit` costs nothing.
 """

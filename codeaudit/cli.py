@@ -208,7 +208,7 @@ def schema(report: str) -> None:
     """Print the JSON Schema of a report."""
     from importlib.resources import files
 
-    click.echo(files("codeaudit").joinpath("schemas", f"{report}.schema.json").read_text("utf-8"), nl=False)
+    click.echo(files("codeaudit").joinpath("schemas").joinpath(f"{report}.schema.json").read_text("utf-8"), nl=False)
 
 
 @commands.command()

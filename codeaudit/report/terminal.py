@@ -1,4 +1,4 @@
-"""The report that a person reads in a terminal: verdict, sites, evidence with source lines. Machines get `report.json`."""
+"""The report that a person reads in a terminal: verdict, sites, evidence with source lines. Not for machines."""
 
 from __future__ import annotations
 
