@@ -1,0 +1,199 @@
+"""What happens inside one function: definitions, calls, returns, each with the conditions and loops around it.
+
+Only the function's own statements count; nested functions have a flow of their own. Nothing here crosses a function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from codeaudit.facts import tree as t
+
+Selector = tuple[int | str, ...]  # how a value is taken apart: tuple positions and keys, outermost first
+Guard = tuple[t.Node, bool]  # a condition, and whether it holds here
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Where in the function's control flow a statement stands."""
+
+    order: int  # position in reading order
+    guards: tuple[Guard, ...]
+    loops: tuple[t.Node, ...]  # enclosing For/While, outermost first
+    withs: tuple[t.Node, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Definition:
+    """One binding of a local name (or of a dotted target such as `self.action`)."""
+
+    name: str
+    value: t.Node
+    selector: Selector
+    kind: str  # "assign", "augment", "loop", "with", "import", "function"
+    line: int
+    context: Context
+    statement: t.Node
+
+
+@dataclass(frozen=True, eq=False)
+class CallEvent:
+    call: t.Call
+    context: Context
+    statement: t.Node
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnEvent:
+    value: t.Node | None
+    context: Context
+    line: int
+    is_yield: bool = False
+
+
+@dataclass
+class Flow:
+    """The statements of one function body in reading order, indexed."""
+
+    definitions: dict[str, list[Definition]] = field(default_factory=dict)
+    calls: list[CallEvent] = field(default_factory=list)
+    returns: list[ReturnEvent] = field(default_factory=list)
+    subscript_stores: list[tuple[t.Sub, t.Node, Context]] = field(default_factory=list)  # target[i] = value
+    functions: list[t.Def] = field(default_factory=list)
+    classes: list[t.Class] = field(default_factory=list)
+    lambdas: list[t.Lambda] = field(default_factory=list)
+    end: int = 0
+
+
+def flow_of(body: tuple[t.Node, ...]) -> Flow:
+    """The flow of a list of statements (a function's body, a lambda's, or a module's)."""
+    builder = _Builder()
+    builder.block(body, (), (), ())
+    builder.flow.end = builder.order
+    return builder.flow
+
+
+def leaves(body: tuple[t.Node, ...]) -> bool:
+    """Whether a block always leaves the enclosing block (return, raise, break, continue)."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, t.Return):
+        return True
+    if isinstance(last, t.Stop):
+        return last.kind in ("raise", "break", "continue")
+    if isinstance(last, t.Expr) and isinstance(last.value, t.Call):
+        return t.dotted(last.value.func) in ("exit", "sys.exit", "quit", "os._exit")
+    if isinstance(last, t.If):
+        return leaves(last.body) and leaves(last.orelse)
+    return False
+
+
+class _Builder:
+    def __init__(self) -> None:
+        self.flow = Flow()
+        self.order = 0
+
+    def block(
+        self, body: tuple[t.Node, ...], guards: tuple[Guard, ...], loops: tuple[t.Node, ...], withs: tuple[t.Node, ...]
+    ) -> None:
+        for statement in body:
+            self.order += 1
+            context = Context(self.order, guards, loops, withs)
+            self.statement(statement, context)
+            if isinstance(statement, t.If):
+                self.block(statement.body, (*guards, (statement.test, True)), loops, withs)
+                self.block(statement.orelse, (*guards, (statement.test, False)), loops, withs)
+                if leaves(statement.body) and not leaves(statement.orelse):
+                    guards = (*guards, (statement.test, False))
+                elif statement.orelse and leaves(statement.orelse) and not leaves(statement.body):
+                    guards = (*guards, (statement.test, True))
+            elif isinstance(statement, (t.For, t.While)):
+                self.block(statement.body, guards, (*loops, statement), withs)
+                self.block(statement.orelse, guards, loops, withs)
+            elif isinstance(statement, t.With):
+                self.block(statement.body, guards, loops, (*withs, statement))
+            elif isinstance(statement, t.Try):
+                self.block(statement.body, guards, loops, withs)
+                for handler in statement.handlers:
+                    self.block(handler, guards, loops, withs)
+                self.block(statement.orelse, guards, loops, withs)
+                self.block(statement.final, guards, loops, withs)
+
+    def statement(self, node: t.Node, context: Context) -> None:
+        if isinstance(node, t.Assign):
+            self.expression(node.value, context, node)
+            for target in node.targets:
+                self.bind(target, node.value, (), "assign", context, node)
+        elif isinstance(node, t.Augment):
+            self.expression(node.value, context, node)
+            self.bind(node.target, t.Op(node.line, node.op, node.target, node.value), (), "augment", context, node)
+        elif isinstance(node, t.Expr):
+            self.expression(node.value, context, node)
+        elif isinstance(node, t.Return):
+            if node.value is not None:
+                self.expression(node.value, context, node)
+            self.flow.returns.append(ReturnEvent(node.value, context, node.line))
+        elif isinstance(node, (t.If, t.While)):
+            self.expression(node.test, context, node)
+        elif isinstance(node, t.For):
+            self.expression(node.iter, context, node)
+            self.bind(node.target, node.iter, ("*",), "loop", context, node)
+        elif isinstance(node, t.With):
+            for item, target in node.items:
+                self.expression(item, context, node)
+                if target is not None:
+                    self.bind(target, item, (), "with", context, node)
+        elif isinstance(node, t.Def):
+            self.flow.functions.append(node)
+            for decorator in node.decorators:
+                self.expression(decorator, context, node)
+        elif isinstance(node, t.Class):
+            self.flow.classes.append(node)
+        elif isinstance(node, t.Stop):
+            for value in node.values:
+                self.expression(value, context, node)
+
+    def bind(
+        self, target: t.Node, value: t.Node, selector: Selector, kind: str, context: Context, statement: t.Node
+    ) -> None:
+        if isinstance(target, t.Seq):
+            star = next((i for i, item in enumerate(target.items) if isinstance(item, t.Star)), None)
+            for index, item in enumerate(target.items):
+                at = index if star is None or index <= star else index - len(target.items)
+                if isinstance(item, t.Star):
+                    item = item.value
+                    self.bind(item, value, (*selector, f"{at}:"), kind, context, statement)
+                else:
+                    self.bind(item, value, (*selector, at), kind, context, statement)
+            return
+        if isinstance(target, t.Sub):
+            self.flow.subscript_stores.append((target, value, context))
+            self.expression(target.index, context, statement)
+            return
+        name = t.dotted(target)
+        if name:
+            found = Definition(name, value, selector, kind, statement.line, context, statement)
+            self.flow.definitions.setdefault(name, []).append(found)
+
+    def expression(self, node: t.Node, context: Context, statement: t.Node) -> None:
+        # Calls are listed innermost first, as they run. Explicit stack: hostile nesting must not hit the recursion limit.
+        found: list[t.Call] = []
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            if isinstance(current, t.Call):
+                found.append(current)
+            elif isinstance(current, t.Assign):  # a walrus
+                for target in current.targets:
+                    self.bind(target, current.value, (), "assign", context, statement)
+            elif isinstance(current, t.Lambda):
+                self.flow.lambdas.append(current)
+            elif isinstance(current, t.Yield):
+                self.flow.returns.append(ReturnEvent(current.value, context, current.line, is_yield=True))
+            elif isinstance(current, t.Comp):
+                for target, iterable, _ in current.loops:
+                    self.bind(target, iterable, ("*",), "loop", context, statement)
+            stack.extend(t.children(current))
+        for call in reversed(found):
+            self.flow.calls.append(CallEvent(call, context, statement))

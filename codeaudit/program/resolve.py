@@ -1,0 +1,640 @@
+"""What an expression is and which functions a call reaches. Demand-driven: nothing is computed that nobody asks for.
+
+Answers are sets of possibilities. An empty answer means "not known", never "nothing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context, Definition, Selector
+from codeaudit.program.frames import (
+    ClassValue,
+    Frame,
+    FunctionValue,
+    Instance,
+    LambdaValue,
+    Library,
+    ModuleValue,
+    Value,
+)
+from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, last_name
+
+# Wrappers that give back what they are given: the value of f(x, …) is x.
+TRANSPARENT = {
+    "jit", "compile", "DataParallel", "DistributedDataParallel", "deepcopy", "copy", "vmap", "pmap", "no_grad",
+    "script", "trace", "function", "remote", "checkify", "inference_mode", "unwrap_model", "prepare", "freeze", "cast",
+    "share_memory", "wraps",
+}  # fmt: skip
+# Methods that give back their own object (`net.to(device)`), as seen from the value's type.
+CHAINED = {"to", "cuda", "cpu", "eval", "train", "float", "double", "half", "share_memory", "requires_grad_", "apply", "unwrapped"}
+# `build_x(...)`-like calls whose result is what was built are followed through the function's returns.
+MAX_DEPTH = 14
+MAX_VALUES = 12
+
+
+class Resolver:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._types: dict[tuple[int, ...], tuple[Value, ...]] = {}
+        self._busy: set[tuple[int, ...]] = set()
+        self._callers: dict[int, list[CallSite]] = {}
+        self._mro: dict[int, list[ClassInfo]] = {}
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def lookup_global(self, name: str, module: Module, depth: int = 0) -> list[Value]:
+        """What a top-level name of a module is."""
+        if name in module.top:
+            return [FunctionValue(module.top[name])]
+        if name in module.classes and module.classes[name].outer is None:
+            return [ClassValue(module.classes[name])]
+        if name in module.imports:
+            return self._imported(name, module, depth)
+        definitions = module.body.flow.definitions.get(name)
+        if definitions:
+            frame = Frame(module.body)
+            return _unique(v for d in definitions[-3:] for v in self._of_definition(d, (), frame, depth + 1))
+        for star, level in module.stars:
+            target = self.program.find_module(star, level, module)
+            if target is not None and depth < 6:
+                found = self.lookup_global(name, target, depth + 1)
+                if found:
+                    return found
+        return []
+
+    def _imported(self, bound: str, module: Module, depth: int) -> list[Value]:
+        source, level, name = module.imports[bound]
+        if depth > 8:
+            return []
+        if not name:  # import a.b [as c]
+            target = self.program.find_module(source, 0, module)
+            return [ModuleValue(target)] if target else [Library(source)]
+        target = self.program.find_module(source, level, module)
+        if target is not None:
+            found = self.lookup_global(name, target, depth + 1)
+            if found:
+                return found
+        submodule = self.program.find_module(f"{source}.{name}" if source else name, level, module)
+        if submodule is not None:
+            return [ModuleValue(submodule)]
+        return [] if target is not None else [Library(f"{source}.{name}" if source else name)]
+
+    def definitions(self, name: str, frame: Frame) -> tuple[list[Definition], Frame] | None:
+        """The bindings of a local name and the frame they stand in: this function's, else an enclosing function's."""
+        function: Function | None = frame.function
+        current: Frame | None = frame
+        while function is not None and current is not None:
+            found = function.flow.definitions.get(name)
+            if found:
+                return found, current
+            if function.node.params and any(p.name == name for p in function.node.params):
+                return None
+            function = function.outer
+            current = current.closure or (Frame(function) if function is not None else None)
+        return None
+
+    def _name(self, name: str, frame: Frame, depth: int) -> list[Value]:
+        function: Function | None = frame.function
+        current: Frame | None = frame
+        while function is not None and current is not None:
+            if name == function.self_name:
+                if current.receiver is not None:
+                    return [current.receiver]
+                return [Instance(function.owner)] if function.owner else []
+            found = function.flow.definitions.get(name)
+            if found:
+                values = _unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
+                if values or function.parameter(name) is None:
+                    return values
+            if name in function.inner:
+                return [FunctionValue(function.inner[name], closure=current)]
+            if name in function.inner_classes:
+                return [ClassValue(function.inner_classes[name])]
+            if function.parameter(name) is not None:
+                return self._parameter(name, current, depth + 1)
+            function = function.outer
+            current = current.closure or (Frame(function) if function is not None else None)
+        return self.lookup_global(name, frame.function.module, depth)
+
+    def _parameter(self, name: str, frame: Frame, depth: int) -> list[Value]:
+        argument = self.argument(name, frame)
+        if argument is not None:
+            node, where = argument
+            return self.types(node, where, depth)
+        parameter = frame.function.parameter(name)
+        if frame.parent is None and depth < MAX_DEPTH:
+            values: list[Value] = []
+            for site in self.callers(frame.function)[:MAX_VALUES]:
+                if site.function is frame.function:
+                    continue
+                outer = Frame(site.function)
+                inner = Frame(frame.function, parent=outer, call=site.call, receiver=frame.receiver)
+                argument = self.argument(name, inner)
+                if argument is not None:
+                    values.extend(self.types(argument[0], outer, depth + 2))
+            if values:
+                return _unique(values)
+        if parameter is not None and parameter.annotation is not None:
+            annotated = [v for v in self.types(parameter.annotation, Frame(frame.function.module.body), depth + 1)]
+            found = [Instance(v.info) for v in annotated if isinstance(v, ClassValue)]
+            if found:
+                return list(found)
+        if parameter is not None and parameter.default is not None and not isinstance(parameter.default, t.Const):
+            return self.types(parameter.default, Frame(frame.function.module.body), depth + 1)
+        return []
+
+    def argument(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
+        """The expression that a call passes for a parameter, and the frame to read it in; None where it passes none."""
+        if frame.call is None or frame.parent is None:
+            return None
+        for arg in (*frame.call.args, *frame.bound):
+            if arg.name == name:
+                return arg.value, frame.parent
+        positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
+        index = frame.skip
+        for arg in frame.call.args:
+            if arg.name == "*":
+                return None
+            if arg.name:
+                continue
+            if index < len(positional) and positional[index].name == name:
+                return arg.value, frame.parent
+            index += 1
+        return None
+
+    def passes_rest(self, frame: Frame) -> bool:
+        """Whether the call that entered the frame passes `**something` or `*something`."""
+        return frame.call is not None and any(a.name in ("*", "**") for a in frame.call.args)
+
+    def _of_definition(self, d: Definition, selector: Selector, frame: Frame, depth: int) -> list[Value]:
+        if d.kind == "augment":
+            return []
+        return self._select(d.value, (*d.selector, *selector), frame, depth)
+
+    def _select(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
+        selector = tuple(s for s in selector if s != "*")
+        if not selector:
+            return self.types(node, frame, depth)
+        if isinstance(node, t.Seq) and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):
+            return self._select(node.items[selector[0]], selector[1:], frame, depth)
+        if isinstance(node, t.Call) and depth < MAX_DEPTH:
+            values: list[Value] = []
+            for target in self.targets(node, frame, depth + 1)[:4]:
+                if isinstance(target, FunctionValue):
+                    inner = self.enter(target, node, frame)
+                    if inner is not None:
+                        for event in target.function.flow.returns:
+                            if event.value is not None:
+                                values.extend(self._select(event.value, selector, inner, depth + 2))
+            return _unique(values)
+        if isinstance(node, t.Name) and depth < MAX_DEPTH:
+            found = self.definitions(node.id, frame)
+            if found:
+                return _unique(v for d in found[0][-3:] for v in self._of_definition(d, selector, found[1], depth + 1))
+        return []
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def types(self, node: t.Node, frame: Frame, depth: int = 0) -> list[Value]:
+        """What the expression may be, in this frame."""
+        if depth > MAX_DEPTH:
+            return []
+        key = (id(node), *frame.key)
+        if key in self._types:
+            return list(self._types[key])
+        if key in self._busy:
+            return []
+        self._busy.add(key)
+        try:
+            values = _unique(self._types_of(node, frame, depth))[:MAX_VALUES]
+        finally:
+            self._busy.discard(key)
+        if values or depth < 4:
+            self._types[key] = tuple(values)
+        return values
+
+    def _types_of(self, node: t.Node, frame: Frame, depth: int) -> list[Value]:
+        if isinstance(node, t.Name):
+            return self._name(node.id, frame, depth)
+        if isinstance(node, t.Attr):
+            return self._attribute(node, frame, depth)
+        if isinstance(node, t.Call):
+            return self._call(node, frame, depth)
+        if isinstance(node, t.Lambda):
+            return [LambdaValue(node, frame)]
+        if isinstance(node, t.Cond):
+            return self.types(node.body, frame, depth + 1) + self.types(node.orelse, frame, depth + 1)
+        if isinstance(node, t.Bool):
+            return self.types(node.left, frame, depth + 1) + self.types(node.right, frame, depth + 1)
+        if isinstance(node, t.Sub):
+            return self._subscript(node, frame, depth)
+        if isinstance(node, t.Comp):
+            return self.types(node.element, frame, depth + 1)
+        if isinstance(node, t.Seq):  # a list of agents or of environments: what one of them is
+            return [v for item in node.items[:6] for v in self.types(item, frame, depth + 1)]
+        if isinstance(node, t.Other) and len(node.parts) == 2 and isinstance(node.parts[0], t.Assign):
+            return self.types(node.parts[1], frame, depth + 1)
+        return []
+
+    def _subscript(self, node: t.Sub, frame: Frame, depth: int) -> list[Value]:
+        """An element of a dict or list written out somewhere: `ALGOS["ppo"]`, `agents[0]`."""
+        if isinstance(node.index, t.Const) and isinstance(node.index.value, int):
+            found = self._select(node.obj, (node.index.value,), frame, depth + 1)
+            if found:
+                return found
+        table = self._literal(node.obj, frame, depth + 1)
+        if isinstance(table, t.Map):
+            values = [v for _, v in table.items]
+            if isinstance(node.index, t.Const):
+                exact = [v for k, v in table.items if isinstance(k, t.Const) and k.value == node.index.value]
+                values = exact or values
+            return [v for item in values for v in self.types(item, frame, depth + 1)]
+        return self.types(node.obj, frame, depth + 1)
+
+    def _literal(self, node: t.Node, frame: Frame, depth: int) -> t.Node | None:
+        if isinstance(node, (t.Map, t.Seq)):
+            return node
+        if isinstance(node, t.Name) and depth < MAX_DEPTH:
+            found = self.definitions(node.id, frame)
+            definitions = found[0] if found else frame.function.module.body.flow.definitions.get(node.id, [])
+            for d in definitions:
+                if not d.selector and isinstance(d.value, (t.Map, t.Seq)):
+                    return d.value
+        return None
+
+    def _attribute(self, node: t.Attr, frame: Frame, depth: int) -> list[Value]:
+        name = t.dotted(node)
+        if name:  # `agent.policy = …` in this very function
+            found = self.definitions(name, frame)
+            if found:
+                values = _unique(v for d in found[0][-3:] for v in self._of_definition(d, (), found[1], depth + 1))
+                if values:
+                    return values
+        return _unique(
+            v for owner in self.types(node.obj, frame, depth + 1) for v in self.member(owner, node.name, depth + 1)
+        )
+
+    def member(self, owner: Value, name: str, depth: int = 0) -> list[Value]:
+        """What `owner.name` is."""
+        if isinstance(owner, ModuleValue):
+            found = self.lookup_global(name, owner.module)
+            if not found:
+                sub = self.program.find_module(".".join((*owner.module.parts, name)), 0, owner.module)
+                found = [ModuleValue(sub)] if sub else []
+            return found
+        if isinstance(owner, Library):
+            return [Library(f"{owner.name}.{name}", owner.call, owner.frame)]
+        if isinstance(owner, ClassValue):
+            method = self.method(owner.info, name)
+            return [FunctionValue(method)] if method else []
+        if isinstance(owner, Instance):
+            method = self.method(owner.info, name)
+            if method is not None:
+                if method.is_property:
+                    inner = Frame(method, receiver=owner)
+                    return _unique(
+                        v
+                        for event in method.flow.returns
+                        if event.value is not None
+                        for v in self.types(event.value, inner, depth + 1)
+                    )
+                return [FunctionValue(method, receiver=owner)]
+            return self.attribute_values(owner, name, depth)
+        return []
+
+    def attribute_values(self, owner: Instance, name: str, depth: int) -> list[Value]:
+        values: list[Value] = []
+        for expression, selector, frame in self.attribute_definitions(owner, name):
+            values.extend(self._select(expression, selector, frame, depth + 1))
+            if len(values) > MAX_VALUES:
+                break
+        return _unique(values)
+
+    def attribute_definitions(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:
+        """The assignments `self.name = …` in the object's class and bases, each with the frame to read it in."""
+        found: list[tuple[t.Node, Selector, Frame]] = []
+        for info in self.mro(owner.info):
+            for method in info.methods.values():
+                if not method.self_name:
+                    continue
+                for d in method.flow.definitions.get(f"{method.self_name}.{name}", ()):
+                    if d.kind != "augment":
+                        found.append((d.value, d.selector, self.method_frame(owner, method)))
+            for d in info.flow.definitions.get(name, ()):
+                found.append((d.value, d.selector, Frame(info.module.body)))
+            for statement in info.node.body:  # flax: `name: Module` with no value says nothing
+                if isinstance(statement, t.Assign) and statement.annotation is not None and not found:
+                    continue
+        return found
+
+    def method_frame(self, owner: Instance, method: Function) -> Frame:
+        """A method as it ran on this object: `__init__` with the arguments of the constructor call, where known."""
+        if method.name in ("__init__", "setup", "__post_init__") and owner.call is not None and owner.frame is not None:
+            own = self.method(owner.info, "__init__")
+            if own is method or own is None:
+                return Frame(method, parent=owner.frame, call=owner.call, receiver=owner)
+            # A base class's constructor, called through super().__init__(…) in the class's own.
+            first = Frame(own, parent=owner.frame, call=owner.call, receiver=owner)
+            for event in own.flow.calls:
+                func = event.call.func
+                if isinstance(func, t.Attr) and func.name == "__init__":
+                    skip = 0 if isinstance(func.obj, t.Call) else -1
+                    return Frame(method, parent=first, call=event.call, receiver=owner, skip=skip)
+        return Frame(method, receiver=owner)
+
+    def _call(self, node: t.Call, frame: Frame, depth: int) -> list[Value]:
+        values: list[Value] = []
+        name = last_name(node.func)
+        if isinstance(node.func, t.Attr) and name in CHAINED:
+            chained = [v for v in self.types(node.func.obj, frame, depth + 1) if isinstance(v, (Instance, Library))]
+            kept = [v for v in chained if not (isinstance(v, Instance) and self.method(v.info, name))]
+            if kept:
+                return kept
+        if name == "partial" and node.args:
+            return [
+                FunctionValue(v.function, v.receiver, v.closure, tuple(node.args[1:]), frame)
+                if isinstance(v, FunctionValue)
+                else v
+                for v in self.types(node.args[0].value, frame, depth + 1)
+            ]
+        if name == "super" and frame.function.owner is not None:
+            receiver = frame.receiver if isinstance(frame.receiver, Instance) else Instance(frame.function.owner)
+            return [Instance(base, receiver.call, receiver.frame) for base in self.bases(frame.function.owner)]
+        callee = self.types(node.func, frame, depth + 1)
+        for value in callee:
+            if isinstance(value, ClassValue):
+                values.append(Instance(value.info, node, frame))
+            elif isinstance(value, FunctionValue):
+                inner = self.enter(value, node, frame)
+                if inner is None or depth > MAX_DEPTH - 3:
+                    continue
+                for event in value.function.flow.returns:
+                    if event.value is not None:
+                        values.extend(self.types(event.value, inner, depth + 2))
+                if not values and isinstance(value.receiver, Instance) and value.function.name in CHAINED:
+                    values.append(value.receiver)
+            elif isinstance(value, LambdaValue):
+                values.extend(self.types(value.node.body, value.frame, depth + 2))
+            elif isinstance(value, Library):
+                tail = value.name.rpartition(".")[2]
+                if tail in TRANSPARENT and node.args:
+                    values.extend(self.types(node.args[0].value, frame, depth + 1))
+                else:
+                    values.append(Library(value.name, node, frame))
+            elif isinstance(value, Instance):
+                called = self.method(value.info, "__call__") or self.method(value.info, "forward")
+                if called is not None:
+                    inner = Frame(called, parent=frame, call=node, receiver=value)
+                    for event in called.flow.returns[:3]:
+                        if event.value is not None:
+                            values.extend(self.types(event.value, inner, depth + 2))
+        if not callee and name in TRANSPARENT and node.args:
+            return self.types(node.args[0].value, frame, depth + 1)
+        return _unique(values)
+
+    # --- classes ----------------------------------------------------------------------------------------------------
+
+    def bases(self, info: ClassInfo) -> list[ClassInfo]:
+        found = []
+        for base in info.node.bases:
+            for value in self.types(base, Frame(info.module.body)):
+                if isinstance(value, ClassValue) and value.info is not info:
+                    found.append(value.info)
+        return found
+
+    def mro(self, info: ClassInfo) -> list[ClassInfo]:
+        """The class and its bases in the program, nearest first; cycles are cut."""
+        known = self._mro.get(id(info))
+        if known is not None:
+            return known
+        order: list[ClassInfo] = []
+        self._mro[id(info)] = order
+        queue = [info]
+        while queue:
+            current = queue.pop(0)
+            if any(current is seen for seen in order):
+                continue
+            order.append(current)
+            queue.extend(self.bases(current))
+        return order
+
+    def library_bases(self, info: ClassInfo) -> list[str]:
+        """The names of library classes that the class derives from, at any distance."""
+        names = []
+        for current in self.mro(info):
+            for base in current.node.bases:
+                for value in self.types(base, Frame(current.module.body)):
+                    if isinstance(value, Library):
+                        names.append(value.name)
+        return names
+
+    def method(self, info: ClassInfo, name: str) -> Function | None:
+        for current in self.mro(info):
+            if name in current.methods:
+                return current.methods[name]
+        return None
+
+    def subclasses(self, info: ClassInfo) -> list[ClassInfo]:
+        """All classes of the program that derive from this one."""
+        found: list[ClassInfo] = []
+        queue = [info]
+        while queue:
+            current = queue.pop()
+            for candidate in self.program.subclasses_by_name.get(current.name, ()):
+                if candidate is not info and all(candidate is not c for c in found) and current in self.bases(candidate):
+                    found.append(candidate)
+                    queue.append(candidate)
+        return found
+
+    # --- calls ------------------------------------------------------------------------------------------------------
+
+    def targets(self, call: t.Call, frame: Frame, depth: int = 0) -> list[Value]:
+        """The functions of the program that a call may reach (as FunctionValue or LambdaValue), or a Library name.
+
+        A class gives its constructor's object, which is no function: `types` says what it is."""
+        found: list[Value] = []
+        for value in self.types(call.func, frame, depth + 1):
+            found.extend(self._callable(value))
+        return _unique(found)
+
+    def _callable(self, value: Value) -> Iterator[Value]:
+        if isinstance(value, (FunctionValue, LambdaValue, Library)):
+            yield value
+        elif isinstance(value, Instance):
+            for name in ("__call__", "forward", "call", "apply"):
+                method = self.method(value.info, name)
+                if method is not None:
+                    yield FunctionValue(method, receiver=value)
+                    return
+
+    def dispatched(self, value: FunctionValue) -> list[FunctionValue]:
+        """The overrides that a call through a base class may reach, when only the base is known."""
+        receiver = value.receiver
+        if not isinstance(receiver, Instance) or receiver.call is not None:
+            return [value]
+        overriding = []
+        for sub in self.subclasses(receiver.info):
+            method = sub.methods.get(value.function.name)
+            if method is not None:
+                overriding.append(FunctionValue(method, receiver=Instance(sub)))
+        if overriding and is_abstract(value.function):
+            return overriding
+        return [value, *overriding]
+
+    def enter(self, value: FunctionValue, call: t.Call, frame: Frame) -> Frame | None:
+        """The frame of the called function; None where the function is already being followed."""
+        if frame.inside(value.function) or frame.depth > MAX_DEPTH:
+            return None
+        skip = 0
+        if value.receiver is None and value.function.self_name:
+            skip = -1  # Class.method(obj, …): the first argument is self
+        positional = sum(1 for a in value.bound if not a.name)
+        return Frame(
+            value.function,
+            parent=frame,
+            call=call,
+            receiver=value.receiver,
+            closure=value.closure,
+            bound=tuple(a for a in value.bound if a.name),
+            skip=positional or skip,
+        )
+
+    def callers(self, function: Function) -> list[CallSite]:
+        """The calls that may enter a function, by name first and then by what the name means there."""
+        known = self._callers.get(id(function))
+        if known is not None:
+            return known
+        self._callers[id(function)] = []  # a recursive question gets no answer
+        names = [function.name]
+        if function.name == "__init__" and function.owner is not None:
+            names = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
+        elif function.name in ("__call__", "forward"):
+            names = []
+        sites: list[CallSite] = []
+        unsure: list[CallSite] = []
+        for name in names:
+            for site in self.program.calls_by_name.get(name, ()):
+                if site.function is function:
+                    continue
+                values = self.types(site.call.func, Frame(site.function))
+                if any(self._means(value, function) for value in values):
+                    sites.append(site)
+                elif not values and function.owner is not None and isinstance(site.call.func, t.Attr):
+                    if accepts(function, site.call):
+                        unsure.append(site)
+        # A function handed over as a value (`partial(f, …)`, `target=f`) is entered by whoever receives it.
+        if not sites and len(self.program.methods_by_name.get(function.name, ())) <= 4:
+            sites = unsure
+        self._callers[id(function)] = sites
+        return sites
+
+    def _means(self, value: Value, function: Function) -> bool:
+        if isinstance(value, FunctionValue):
+            if value.function is function:
+                return True
+            if function.owner is not None and value.function.owner is not None and function.name == value.function.name:
+                # A call through a base class reaches the overrides.
+                return value.function.owner in self.mro(function.owner)
+            return False
+        if isinstance(value, ClassValue):
+            return function.name == "__init__" and self.method(value.info, "__init__") is function
+        return False
+
+
+def accepts(function: Function, call: t.Call) -> bool:
+    """Whether a call's arguments fit a function's parameters."""
+    params = function.parameters
+    if any(a.name in ("*", "**") for a in call.args):
+        return True
+    positional = sum(1 for a in call.args if not a.name)
+    names = {p.name for p in params}
+    if not any(p.kind == "**" for p in params) and any(a.name and a.name not in names for a in call.args):
+        return False
+    if not any(p.kind == "*" for p in params) and positional > sum(1 for p in params if not p.kind):
+        return False
+    given = {a.name for a in call.args}
+    required = [p for p in params if p.default is None and not p.kind]
+    return all(p.name in given for p in required[positional:])
+
+
+def is_abstract(function: Function) -> bool:
+    """A body that only raises, passes or has a docstring."""
+    for statement in function.node.body:
+        if isinstance(statement, t.Stop) and statement.kind in ("raise", "pass"):
+            continue
+        if isinstance(statement, t.Expr) and isinstance(statement.value, t.Const):
+            continue
+        return False
+    return True
+
+
+def reaching(
+    definitions: list[Definition], use: Context | None, feasible: "Feasible"
+) -> list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]]:
+    """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use doesn't.
+
+    `feasible(guard)` says True, False or None (not known) of a condition."""
+    before = [d for d in definitions if use is None or d.context.order < use.order]
+    if use is not None and use.loops:  # what the previous turn of the loop left
+        before = [d for d in definitions if d.context.order > use.order and _shares_loop(d, use) and not before] + before
+    if not before:
+        before = list(definitions)
+    use_guards = {id(test): held for test, held in (use.guards if use else ())}
+    found: list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]] = []
+    seen: set[tuple[int, bool]] = set()
+    for d in reversed(before):
+        extra = tuple((test, held) for test, held in d.context.guards if id(test) not in use_guards)
+        if any(use_guards.get(id(test), held) != held for test, held in d.context.guards):
+            continue
+        verdicts = [feasible(guard) for guard in extra]
+        if any(v is False for v in verdicts):
+            continue
+        found.append((d, extra))
+        if d.kind == "augment":
+            continue
+        if all(v is True for v in verdicts):
+            break
+        unsure = [g for g, v in zip(extra, verdicts, strict=True) if v is not True]
+        if len(unsure) == 1:
+            test, held = unsure[0]
+            if (id(test), not held) in seen:
+                break
+            seen.add((id(test), held))
+    return found
+
+
+def _shares_loop(d: Definition, use: Context) -> bool:
+    return any(any(mine is theirs for theirs in use.loops) for mine in d.context.loops)
+
+
+class Feasible:
+    """The type of the question `reaching` asks."""
+
+    def __call__(self, guard: tuple[t.Node, bool]) -> bool | None:  # pragma: no cover
+        raise NotImplementedError
+
+
+def _unique(values: Iterable[Value]) -> list[Value]:
+    seen: set[tuple[object, ...]] = set()
+    out: list[Value] = []
+    for value in values:
+        if isinstance(value, Instance):
+            key: tuple[object, ...] = ("i", id(value.info), id(value.call))
+        elif isinstance(value, FunctionValue):
+            receiver = value.receiver
+            key = ("f", id(value.function), id(receiver.info) if isinstance(receiver, Instance) else 0,
+                   id(receiver.call) if isinstance(receiver, Instance) else 0)  # fmt: skip
+        elif isinstance(value, Library):
+            key = ("l", value.name, id(value.call))
+        elif isinstance(value, ClassValue):
+            key = ("c", id(value.info))
+        elif isinstance(value, ModuleValue):
+            key = ("m", value.module.path)
+        else:
+            key = (id(value),)
+        if key not in seen:
+            seen.add(key)
+            out.append(value)
+    return out

@@ -1,0 +1,428 @@
+"""Which value an expression has with the program's own defaults, and whose choice that is.
+
+The answer is `Known` (a value, and the origin that decided it) or None. Conditions are decided with it, so an option that
+is off by default leaves its branch out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context, Guard
+from codeaudit.program.frames import Frame, FunctionValue, Instance, ModuleValue
+from codeaudit.program.index import Function, last_name
+from codeaudit.program.options import CONFIG_NAME, Option, Options
+from codeaudit.program.resolve import Resolver, reaching
+
+MAX_DEPTH = 24
+CASTS = {"int": int, "float": float, "bool": bool, "str": str}
+STRENGTH = {"literal": 0, "mode": 1, "default": 2, "option": 3}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who decided a value: a literal in the code, a parameter's default, an option, or the module's mode."""
+
+    kind: str  # "literal", "default", "option", "mode"
+    file: str
+    line: int
+    name: str = ""
+    trail: tuple[tuple[str, int, str], ...] = ()  # (file, line, what) from the use to the origin
+
+
+@dataclass(frozen=True)
+class Known:
+    value: Any
+    origin: Origin
+
+
+def _stronger(a: Origin, b: Origin) -> Origin:
+    return a if STRENGTH[a.kind] >= STRENGTH[b.kind] else b
+
+
+class Evaluator:
+    def __init__(self, resolver: Resolver, options: Options) -> None:
+        self.resolver = resolver
+        self.options = options
+        self._busy: set[tuple[int, ...]] = set()
+        self.guessing = False  # unknown special cases (`is_atari(env)`) count as not given
+
+    # --- conditions -------------------------------------------------------------------------------------------------
+
+    def holds(self, guard: Guard, frame: Frame) -> tuple[bool | None, Origin | None]:
+        """Whether a condition holds under the defaults, and who decided it."""
+        test, wanted = guard
+        known = self.evaluate(test, frame)
+        if known is None:
+            return None, None
+        return bool(known.value) == wanted, known.origin
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def evaluate(self, node: t.Node, frame: Frame, use: Context | None = None) -> Known | None:
+        key = (id(node), *frame.key)
+        if key in self._busy or len(self._busy) > MAX_DEPTH * 4:
+            return None
+        self._busy.add(key)
+        try:
+            return self._evaluate(node, frame, use)
+        finally:
+            self._busy.discard(key)
+
+    def _evaluate(self, node: t.Node, frame: Frame, use: Context | None) -> Known | None:
+        file = frame.function.module.path
+        if isinstance(node, t.Const):
+            return Known(node.value, Origin("literal", file, node.line))
+        if isinstance(node, t.Name):
+            return self._name(node, frame, use)
+        if isinstance(node, t.Attr):
+            return self._attribute(node, frame)
+        if isinstance(node, t.Unary):
+            inner = self.evaluate(node.value, frame, use)
+            if inner is None:
+                return None
+            if node.op == "not":
+                return Known(not inner.value, inner.origin)
+            if node.op == "-" and isinstance(inner.value, (int, float)):
+                return Known(-inner.value, inner.origin)
+            return None
+        if isinstance(node, t.Bool):
+            return self._boolean(node, frame, use)
+        if isinstance(node, t.Compare):
+            return self._compare(node, frame, use)
+        if isinstance(node, t.Cond):
+            test = self.evaluate(node.test, frame, use)
+            if test is None:
+                return None
+            chosen = self.evaluate(node.body if test.value else node.orelse, frame, use)
+            return Known(chosen.value, _stronger(test.origin, chosen.origin)) if chosen else None
+        if isinstance(node, t.Op):
+            return self._arithmetic(node, frame, use)
+        if isinstance(node, t.Sub):
+            return self._item(node, frame)
+        if isinstance(node, t.Call):
+            return self._call(node, frame, use)
+        if isinstance(node, (t.Map, t.Seq)) and not node.items:
+            return Known((), Origin("literal", file, node.line))
+        return None
+
+    def _boolean(self, node: t.Bool, frame: Frame, use: Context | None) -> Known | None:
+        left, right = self.evaluate(node.left, frame, use), self.evaluate(node.right, frame, use)
+        stop = node.op == "or"
+        for side in (left, right):
+            if side is not None and bool(side.value) == stop:
+                if left is not None and right is not None:
+                    return Known(side.value, self._both(left.origin, right.origin, node, frame))
+                return side
+        if left is not None and right is not None:
+            return Known(right.value, self._both(left.origin, right.origin, node, frame))
+        if self.guessing and (left or right):
+            known = left or right
+            assert known is not None
+            # `flag or is_special(env)`: the special case isn't the default one.
+            return Known(known.value if stop else False, self._both(known.origin, known.origin, node, frame))
+        return None
+
+    def _both(self, a: Origin, b: Origin, node: t.Node, frame: Frame) -> Origin:
+        """The origin of a value computed from two: two options make the line that joins them the deciding one."""
+        if a.kind == b.kind == "option" and (a.file, a.line) != (b.file, b.line):
+            return Origin("option", frame.function.module.path, node.line, f"{a.name} and {b.name}")
+        return _stronger(a, b)
+
+    def _compare(self, node: t.Compare, frame: Frame, use: Context | None) -> Known | None:
+        if len(node.ops) != 1:
+            return None
+        op, other = node.ops[0]
+        left = self.evaluate(node.left, frame, use)
+        if op in ("in", "not in") and left is not None and isinstance(other, t.Seq):
+            items = [self.evaluate(item, frame, use) for item in other.items]
+            if all(item is not None for item in items):
+                inside = any(item is not None and item.value == left.value for item in items)
+                return Known(inside == (op == "in"), left.origin)
+            return None
+        right = self.evaluate(other, frame, use)
+        if left is None or right is None:
+            return None
+        try:
+            result = {
+                "==": lambda: left.value == right.value,
+                "!=": lambda: left.value != right.value,
+                "is": lambda: left.value is right.value or left.value == right.value,
+                "is not": lambda: not (left.value is right.value or left.value == right.value),
+                "<": lambda: left.value < right.value,
+                ">": lambda: left.value > right.value,
+                "<=": lambda: left.value <= right.value,
+                ">=": lambda: left.value >= right.value,
+                "in": lambda: left.value in right.value,
+                "not in": lambda: left.value not in right.value,
+                "match": lambda: left.value == right.value,
+            }[op]()
+        except (TypeError, KeyError):
+            return None
+        return Known(result, _stronger(left.origin, right.origin))
+
+    def _arithmetic(self, node: t.Op, frame: Frame, use: Context | None) -> Known | None:
+        left, right = self.evaluate(node.left, frame, use), self.evaluate(node.right, frame, use)
+        if node.op == "*":  # zero times anything
+            for side in (left, right):
+                if side is not None and isinstance(side.value, (int, float)) and side.value == 0:
+                    return side
+        if left is None or right is None:
+            return None
+        if not (isinstance(left.value, (int, float)) and isinstance(right.value, (int, float))):
+            if node.op == "+" and isinstance(left.value, str) and isinstance(right.value, str):
+                return Known((left.value + right.value)[:200], _stronger(left.origin, right.origin))
+            return None
+        try:
+            value = {
+                "+": lambda: left.value + right.value,
+                "-": lambda: left.value - right.value,
+                "*": lambda: left.value * right.value,
+                "/": lambda: left.value / right.value,
+                "//": lambda: left.value // right.value,
+                "%": lambda: left.value % right.value,
+                "**": lambda: float(left.value) ** right.value if abs(right.value) < 64 else None,
+            }.get(node.op, lambda: None)()
+        except (ArithmeticError, TypeError, ValueError):
+            return None
+        return None if value is None or isinstance(value, complex) else Known(value, _stronger(left.origin, right.origin))
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def _name(self, node: t.Name, frame: Frame, use: Context | None) -> Known | None:
+        name = node.id
+        function: Function | None = frame.function
+        current: Frame | None = frame
+        while function is not None and current is not None:
+            found = function.flow.definitions.get(name)
+            if found:
+                known = self._definitions(found, current, use if current is frame else None)
+                if known is not None or function.parameter(name) is None:
+                    return known
+            if function.parameter(name) is not None:
+                return self._parameter(name, current, node)
+            function = function.outer
+            current = current.closure or (Frame(function) if function is not None else None)
+        return self._global(name, frame)
+
+    def _global(self, name: str, frame: Frame) -> Known | None:
+        module = frame.function.module
+        seen = 0
+        while seen < 6:
+            found = module.body.flow.definitions.get(name)
+            if found:
+                return self._definitions(found, Frame(module.body), None)
+            if name in module.imports:
+                source, level, original = module.imports[name]
+                target = self.resolver.program.find_module(source, level, module)
+                if target is None or not original:
+                    return None
+                module, name, seen = target, original, seen + 1
+                continue
+            for source, level in module.stars:
+                target = self.resolver.program.find_module(source, level, module)
+                if target is not None and name in target.body.flow.definitions:
+                    return self._definitions(target.body.flow.definitions[name], Frame(target.body), None)
+            return None
+        return None
+
+    def _definitions(self, found: list[Any], frame: Frame, use: Context | None) -> Known | None:
+        reach = reaching(found, use, lambda guard: self.holds(guard, frame)[0])
+        values: list[Known] = []
+        for d, extra in reach:
+            if d.kind not in ("assign", "with") or d.selector:
+                item = self._selected(d, frame) if d.kind == "assign" else None
+                if item is None:
+                    return None
+                values.append(item)
+                continue
+            known = self.evaluate(d.value, frame, d.context)
+            if known is None:
+                return None
+            for guard in extra:  # chosen under a condition that an option decided
+                _, origin = self.holds(guard, frame)
+                if origin is not None and origin.kind == "option":
+                    known = Known(known.value, Origin("option", origin.file, origin.line, origin.name))
+            values.append(known)
+        if not values or any(v.value != values[0].value for v in values):
+            return None
+        best = values[0]
+        for other in values[1:]:
+            best = Known(best.value, _stronger(best.origin, other.origin))
+        return best
+
+    def _selected(self, d: Any, frame: Frame) -> Known | None:
+        node: t.Node = d.value
+        for step in d.selector:
+            if isinstance(node, t.Seq) and isinstance(step, int) and -len(node.items) <= step < len(node.items):
+                node = node.items[step]
+            else:
+                return None
+        return self.evaluate(node, frame, d.context)
+
+    def _parameter(self, name: str, frame: Frame, node: t.Node) -> Known | None:
+        argument = self.resolver.argument(name, frame)
+        if argument is not None:
+            value, where = argument
+            known = self.evaluate(value, where)
+            return known and self._through(known, where.function.module.path, value.line, f"passes `{name}`")
+        parameter = frame.function.parameter(name)
+        assert parameter is not None
+        if frame.call is not None and self.resolver.passes_rest(frame):
+            option = self._option(name, frame, owner="")
+            if option is not None:
+                return option
+        if frame.call is None:
+            click = [o for o in self.options.find(name, frame.function.module) if o.kind == "click"]
+            if click and click[0].module is frame.function.module:
+                return self._default_of(click[0])
+            gin = [o for o in self.options.find(name, frame.function.module) if o.kind == "yaml" and o.file.endswith(".gin")]
+            owners = {frame.function.name, frame.function.owner.name if frame.function.owner else ""}
+            gin = [o for o in gin if o.owner.rpartition(".")[2] in owners]
+            if gin:
+                return self._default_of(gin[0])
+        if parameter.default is None:
+            return None
+        known = self.evaluate(parameter.default, Frame(frame.function.module.body))
+        if known is None:
+            return None
+        return Known(known.value, Origin("default", frame.function.module.path, parameter.line, name))
+
+    def _through(self, known: Known, file: str, line: int, what: str) -> Known:
+        if len(known.origin.trail) > 8:
+            return known
+        return Known(known.value, replace(known.origin, trail=((file, line, what), *known.origin.trail)))
+
+    # --- attributes and options -------------------------------------------------------------------------------------
+
+    def _attribute(self, node: t.Attr, frame: Frame) -> Known | None:
+        dotted = t.dotted(node)
+        if dotted:
+            local = self.resolver.definitions(dotted, frame)
+            if local and not dotted.startswith(f"{frame.function.self_name}."):
+                known = self._definitions(local[0], local[1], None)
+                if known is not None:
+                    return known
+        owners = self.resolver.types(node.obj, frame)
+        for owner in owners:
+            if isinstance(owner, Instance):
+                known = self.attribute(owner, node.name)
+                if known is not None:
+                    return known
+            elif isinstance(owner, ModuleValue):
+                found = owner.module.body.flow.definitions.get(node.name)
+                if found:
+                    return self._definitions(found, Frame(owner.module.body), None)
+        if any(isinstance(owner, Instance) and not CONFIG_NAME.match(last_name(node.obj)) for owner in owners):
+            return None
+        if CONFIG_NAME.match(last_name(node.obj)) or (isinstance(node.obj, t.Attr) and self._config_chain(node.obj)):
+            return self._option(node.name, frame, owner=last_name(node.obj))
+        if not owners and isinstance(node.obj, t.Name) and self.options.declares(node.name):
+            return self._option(node.name, frame, owner=node.obj.id)
+        return None
+
+    def _config_chain(self, node: t.Node) -> bool:
+        while isinstance(node, t.Attr):
+            if CONFIG_NAME.match(node.name):
+                return True
+            node = node.obj
+        return isinstance(node, t.Name) and bool(CONFIG_NAME.match(node.id))
+
+    def attribute(self, owner: Instance, name: str) -> Known | None:
+        """The value of an object's attribute: as its constructor set it, or as its class says."""
+        found: list[Known] = []
+        for expression, selector, frame in self.resolver.attribute_definitions(owner, name):
+            if selector:
+                return None
+            known = self.evaluate(expression, frame)
+            if known is None:
+                if frame.function.name in ("__init__", "setup", "<module>"):
+                    return None
+                continue
+            if frame.function is owner.info.module.body:  # a field of the class: of a dataclass, it is an option
+                options = [o for o in self.options.find(name, owner.info.module) if o.module is owner.info.module]
+                options = [o for o in options if o.owner == owner.info.name]
+                if options:
+                    line = options[0].line
+                    known = Known(known.value, Origin("option", owner.info.module.path, line, name))
+            found.append(known)
+        if not found:
+            return None
+        first = next((k for k in found if k.origin.kind in ("option", "default")), found[0])
+        return first
+
+    def _option(self, name: str, frame: Frame, owner: str) -> Known | None:
+        for option in self._entry_first(self.options.find(name, frame.function.module, owner=owner), frame):
+            known = self._default_of(option)
+            if known is not None:
+                return known
+        return None
+
+    def _entry_first(self, options: list[Option], frame: Frame) -> list[Option]:
+        """Declarations of the script that the chain of callers starts in come first: each script has its own parser."""
+        modules = []
+        current: Frame | None = frame
+        while current is not None:
+            modules.append(current.function.module)
+            current = current.parent
+        for module in reversed(modules):
+            own = [o for o in options if o.module is module]
+            if own:
+                return [*own, *[o for o in options if o.module is not module]]
+        if frame.parent is not None and modules:
+            nearer = self.options.find(options[0].name, modules[-1]) if options else []
+            return nearer or options
+        return options
+
+    def _default_of(self, option: Option) -> Known | None:
+        origin = Origin("option", option.file, option.line, option.name)
+        if option.default is None:
+            return Known(option.value, origin)
+        if option.module is None:
+            return None
+        known = self.evaluate(option.default, Frame(option.module.body))
+        return Known(known.value, origin) if known is not None else None
+
+    def _item(self, node: t.Sub, frame: Frame) -> Known | None:
+        if not (isinstance(node.index, t.Const) and isinstance(node.index.value, str)):
+            return None
+        literal = self.resolver._literal(node.obj, frame, 0)
+        if isinstance(literal, t.Map):
+            for key, value in literal.items:
+                if isinstance(key, t.Const) and key.value == node.index.value:
+                    known = self.evaluate(value, frame)
+                    if known and CONFIG_NAME.match(last_name(node.obj)):
+                        return Known(known.value, Origin("option", frame.function.module.path, key.line, str(key.value)))
+                    return known
+        return self._option(node.index.value.replace("-", "_"), frame, owner=last_name(node.obj))
+
+    def _call(self, node: t.Call, frame: Frame, use: Context | None) -> Known | None:
+        name = last_name(node.func)
+        positional = [a.value for a in node.args if not a.name]
+        if isinstance(node.func, t.Name) and name in CASTS and len(positional) == 1:
+            inner = self.evaluate(positional[0], frame, use)
+            if inner is None or not isinstance(inner.value, (int, float, bool, str)):
+                return None
+            try:
+                return Known(CASTS[name](inner.value), inner.origin)
+            except ValueError:
+                return None
+        if name == "getattr" and len(positional) >= 2 and isinstance(positional[1], t.Const):
+            found = self._attribute(t.Attr(node.line, positional[0], str(positional[1].value)), frame)
+            return found or (self.evaluate(positional[2], frame, use) if len(positional) > 2 else None)
+        if name in ("get", "pop") and positional and isinstance(positional[0], t.Const) and isinstance(node.func, t.Attr):
+            if isinstance(positional[0].value, str):
+                found = self._item(t.Sub(node.line, node.func.obj, positional[0]), frame)
+                return found or (self.evaluate(positional[1], frame, use) if len(positional) > 1 else None)
+        for target in self.resolver.targets(node, frame)[:2]:  # a small function that returns a value
+            if isinstance(target, FunctionValue) and len(target.function.flow.returns) <= 3:
+                inner_frame = self.resolver.enter(target, node, frame)
+                if inner_frame is None:
+                    continue
+                for event in target.function.flow.returns:
+                    verdicts = [self.holds(guard, inner_frame)[0] for guard in event.context.guards]
+                    if event.value is not None and all(v is True for v in verdicts):
+                        return self.evaluate(event.value, inner_frame, event.context)
+        return None
