@@ -1,0 +1,154 @@
+"""Gymnasium environments behind the vector protocol, one seeded episode at a time. Not for ProcGen or MinAtar.
+
+Single environments are stepped here rather than one of Gymnasium's vector classes: every episode then gets its own
+seed, which pairs the episodes of two policies, and slots that have done their quota are no longer stepped.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+
+from codeaudit.errors import UserError
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
+from codeaudit_runtime.spaces import ActionSpec, AnyArray, IntArray, ObservationSpec
+
+Factory: TypeAlias = Callable[[], "gymnasium.Env[Any, Any]"]
+DEFAULT_STEP_CAP = 10_000
+
+
+def action_spec_from_space(space: Any, where: str) -> ActionSpec:
+    """Discrete(n) from 0, or a bounded one-axis Box; UserError for other spaces."""
+    if isinstance(space, gymnasium.spaces.Discrete) and int(space.start) == 0:
+        return ActionSpec("discrete", int(space.n))
+    if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1 and space.is_bounded():
+        low, high = tuple(map(float, space.low)), tuple(map(float, space.high))
+        return ActionSpec("continuous", space.shape[0], low, high)
+    raise UserError(f"{where}: action space {space} is not supported", hint="Discrete and bounded one-axis Box are")
+
+
+def observation_spec_from_space(space: Any, where: str) -> ObservationSpec:
+    if isinstance(space, gymnasium.spaces.Box):
+        return ObservationSpec(tuple(space.shape), str(space.dtype))
+    if isinstance(space, gymnasium.spaces.Discrete):
+        return ObservationSpec((), str(space.dtype))
+    raise UserError(f"{where}: observation space {space} is not supported", hint="Box and Discrete are")
+
+
+def factory_from_id(environment_id: str) -> Factory:
+    """A function that makes the environment; UserError if it is unknown or its packages are missing."""
+    try:
+        gymnasium.spec(environment_id)
+    except gymnasium.error.Error as error:
+        raise UserError(
+            f"environment {environment_id!r}: {error}", hint="is the package that registers it installed?"
+        ) from None
+
+    def make() -> gymnasium.Env[Any, Any]:
+        try:
+            return gymnasium.make(environment_id, disable_env_checker=True)
+        except (gymnasium.error.Error, ImportError, ModuleNotFoundError) as error:
+            raise UserError(
+                f"environment {environment_id!r} cannot be made ({error})",
+                hint="install its packages, such as gymnasium[box2d] for LunarLander",
+            ) from None
+
+    return make
+
+
+def episode_seed(draw_seed: int, slot: int, index: int) -> int:
+    """The seed of episode `index` of a slot in a draw: 31 bits, the same for every policy and number of slots."""
+    return int(np.random.SeedSequence(draw_seed, spawn_key=(slot, index)).generate_state(1)[0] >> 1)
+
+
+class GymnasiumSlots:
+    """Independent single environments; the end of an episode and the reset to the next share one step."""
+
+    def __init__(self, environment_id: str, factory: Factory, slots: int, step_cap: int | None = None) -> None:
+        self._environments = [factory() for _ in range(slots)]
+        first = self._environments[0]
+        limit = first.spec.max_episode_steps if first.spec is not None else None
+        observation = observation_spec_from_space(first.observation_space, environment_id)
+        self._info = EnvironmentInfo(
+            id=environment_id,
+            observation=observation,
+            actions=action_spec_from_space(first.action_space, environment_id),
+            step_cap=step_cap or limit or DEFAULT_STEP_CAP,
+            own_limit=limit,
+        )
+        self._slots = slots
+        self._draw_seed = 0
+        self._indices = [0] * slots
+        self._lengths = [0] * slots
+        self._seeds = np.zeros(slots, dtype=np.int64)
+        self._observations = np.zeros((slots, *observation.shape), dtype=observation.dtype)
+
+    @property
+    def info(self) -> EnvironmentInfo:
+        return self._info
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def reset(self, draw: LevelDraw) -> AnyArray:
+        if draw.levels.count is not None:
+            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")
+        self._draw_seed = draw.seed
+        for slot in range(self._slots):
+            self._start(slot, 0)
+        return self._observations.copy()
+
+    def _start(self, slot: int, index: int) -> None:
+        seed = episode_seed(self._draw_seed, slot, index)
+        self._indices[slot], self._lengths[slot], self._seeds[slot] = index, 0, seed
+        self._observations[slot] = self._environments[slot].reset(seed=seed)[0]
+
+    def step(self, actions: AnyArray, active: IntArray) -> Step:
+        rewards = np.zeros(self._slots)
+        ended = np.zeros(self._slots, dtype=bool)
+        truncated = np.zeros(self._slots, dtype=bool)
+        observations, environments, lengths = self._observations, self._environments, self._lengths
+        cap = self._info.step_cap
+        discrete = self._info.actions.kind == "discrete"
+        for slot, action in zip(active.tolist(), actions.tolist() if discrete else actions, strict=True):
+            observation, reward, terminated, cut, _ = environments[slot].step(action)
+            rewards[slot] = reward
+            lengths[slot] += 1
+            if terminated or cut or lengths[slot] >= cap:
+                ended[slot] = True
+                truncated[slot] = not terminated
+                self._start(slot, self._indices[slot] + 1)
+            else:
+                observations[slot] = observation
+        return Step(observations, rewards, ended, truncated, ended)
+
+    def level_ids(self) -> IntArray | None:
+        return None
+
+    def seeds(self) -> IntArray | None:
+        return self._seeds
+
+    def snapshot(self, slot: int) -> object:
+        try:
+            environment = copy.deepcopy(self._environments[slot])
+        except Exception as error:  # what an environment holds is not ours: Box2D worlds, for one, cannot be copied
+            raise UserError(f"{self._info.id} cannot be copied ({type(error).__name__})") from None
+        return (environment, self._observations[slot].copy(), self._indices[slot], self._lengths[slot])
+
+    def restore(self, slot: int, snapshot: object) -> None:
+        assert isinstance(snapshot, tuple)
+        environment, observation, self._indices[slot], self._lengths[slot] = snapshot
+        self._environments[slot] = copy.deepcopy(environment)
+        self._observations[slot] = observation
+
+    def reseed(self, slot: int, seed: int) -> None:
+        self._environments[slot].unwrapped.np_random = np.random.Generator(np.random.PCG64(seed))
+
+    def close(self) -> None:
+        for environment in self._environments:
+            environment.close()

@@ -1,0 +1,196 @@
+"""Feed-forward networks rebuilt from plain tensors, for inference only. Not for reading files or choosing actions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import zlib
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from codeaudit.errors import UserError
+
+Network = Callable[[Tensor], Tensor]
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: Mapping[str, Activation] = {
+    "Tanh": torch.tanh,
+    "ReLU": torch.relu,
+    "ELU": functional.elu,
+    "LeakyReLU": functional.leaky_relu,
+    "SiLU": functional.silu,
+    "GELU": functional.gelu,
+}
+
+
+class Tensors:
+    """Named tensors of a checkpoint that remembers which were used, so that nothing is left out unseen.
+
+    With `weights_seed`, weights are drawn anew (normal, variance 1 / inputs) and biases are zero: an untrained twin.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], where: str, weights_seed: int | None = None) -> None:
+        self.where = where
+        self.weights_seed = weights_seed
+        self._tensors = dict(tensors)
+        self._used: set[str] = set()
+        for name, tensor in self._tensors.items():
+            if not isinstance(tensor, Tensor):
+                raise UserError(f"{where}: {name!r} is not a tensor", hint="the file is no plain state dict")
+            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+                raise UserError(
+                    f"{where}: the weights of {name!r} hold NaN or infinite values", hint="the checkpoint is broken"
+                )
+
+    def names(self) -> list[str]:
+        return list(self._tensors)
+
+    def has(self, name: str) -> bool:
+        return name in self._tensors
+
+    def take(self, name: str, dimensions: int | None = None) -> Tensor:
+        """The tensor as contiguous float32; UserError if it is missing or has another number of dimensions."""
+        if name not in self._tensors:
+            raise UserError(f"{self.where}: no tensor named {name!r}", hint="the network is not one that is known here")
+        tensor = self._tensors[name]
+        if dimensions is not None and tensor.dim() != dimensions:
+            raise UserError(
+                f"{self.where}: {name!r} has shape {list(tensor.shape)}, not {dimensions} dimensions",
+                hint="the network is not one that is known here",
+            )
+        self._used.add(name)
+        tensor = tensor.detach().to(torch.float32).contiguous()
+        return tensor if self.weights_seed is None else self._drawn_anew(name, tensor)
+
+    def _drawn_anew(self, name: str, tensor: Tensor) -> Tensor:
+        if name.endswith(".bias"):
+            return torch.zeros_like(tensor)
+        if not name.endswith(".weight"):
+            return tensor
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{self.weights_seed}:{name}".encode()))
+        return torch.randn(tensor.shape, generator=generator) / math.sqrt(tensor[0].numel())
+
+    def ignore(self, *prefixes: str) -> None:
+        """Mark tensors as known and not needed for acting (critics, target networks)."""
+        self._used.update(name for name in self._tensors if name.startswith(prefixes))
+
+    def refuse_leftovers(self) -> None:
+        left = sorted(set(self._tensors) - self._used)
+        if left:
+            raise UserError(
+                f"{self.where}: unknown layers {', '.join(map(repr, left[:4]))}" + (" …" if len(left) > 4 else ""),
+                hint="acting without them could be another policy, so the checkpoint is refused",
+            )
+
+
+class Mlp:
+    """Linear layers with one activation between them; `last` is applied after the final layer where given."""
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor]], activation: Activation, last: Activation | None) -> None:
+        self.layers = layers
+        self.activation = activation
+        self.last = last
+
+    def __call__(self, values: Tensor) -> Tensor:
+        final = len(self.layers) - 1
+        for index, (weight, bias) in enumerate(self.layers):
+            values = functional.linear(values, weight, bias)
+            if index < final:
+                values = self.activation(values)
+            elif self.last is not None:
+                values = self.last(values)
+        return values
+
+
+def linear_layer(tensors: Tensors, name: str) -> tuple[Tensor, Tensor]:
+    """Weight (out × in) and bias (out) of one linear layer."""
+    weight, bias = tensors.take(f"{name}.weight", 2), tensors.take(f"{name}.bias", 1)
+    if weight.shape[0] != bias.shape[0]:
+        raise UserError(f"{tensors.where}: weight and bias of {name!r} do not fit together")
+    return weight, bias
+
+
+def layer_indices(tensors: Tensors, prefix: str) -> list[int]:
+    """The indices N of `prefix.N.weight`, in order."""
+    pattern = re.compile(re.escape(prefix) + r"\.(\d+)\.weight")
+    return sorted(int(match[1]) for name in tensors.names() if (match := pattern.fullmatch(name)))
+
+
+def mlp(tensors: Tensors, prefix: str, activation: Activation, *, last: Activation | None = None) -> Mlp:
+    """The layers `prefix.N` in order; UserError unless each layer's input is the output of the one before."""
+    layers = [linear_layer(tensors, f"{prefix}.{index}") for index in layer_indices(tensors, prefix)]
+    for (before, _), (after, _) in itertools.pairwise(layers):
+        if after.shape[1] != before.shape[0]:
+            raise UserError(f"{tensors.where}: the layers under {prefix!r} do not fit together")
+    return Mlp(layers, activation, last)
+
+
+def chain(*stages: Network) -> Network:
+    def apply(values: Tensor) -> Tensor:
+        for stage in stages:
+            values = stage(values)
+        return values
+
+    return apply
+
+
+def scaled_image(values: Tensor) -> Tensor:
+    """uint8 images (N × H × W × C or N × C × H × W, already channels first) to [0, 1]."""
+    return values.to(torch.float32) / 255.0
+
+
+NATURE_STRIDES = (4, 2, 1)
+NATURE_KERNELS = (8, 4, 3)
+
+
+def nature_cnn(tensors: Tensors, prefix: str, head: str) -> Network:
+    """The three-convolution network of Mnih et al. (2015); strides are not in a tensor, so the kernels must match."""
+    weights = [tensors.take(f"{prefix}.{index}.weight", 4) for index in (0, 2, 4)]
+    biases = [tensors.take(f"{prefix}.{index}.bias", 1) for index in (0, 2, 4)]
+    if tuple(weight.shape[2] for weight in weights) != NATURE_KERNELS:
+        raise UserError(f"{tensors.where}: the convolutions under {prefix!r} are not those of the Nature network")
+    dense = linear_layer(tensors, head)
+
+    def apply(values: Tensor) -> Tensor:
+        values = scaled_image(values).contiguous(memory_format=torch.channels_last)
+        for weight, bias, stride in zip(weights, biases, NATURE_STRIDES, strict=True):
+            values = torch.relu(functional.conv2d(values, weight, bias, stride=stride))
+        return torch.relu(functional.linear(values.flatten(1), *dense))
+
+    return apply
+
+
+def impala_cnn(tensors: Tensors, blocks: int, head: str) -> Network:
+    """The IMPALA network (Espeholt et al. 2018) without normalisation; images N × H × W × 3 in uint8."""
+
+    def convolution(name: str) -> Network:
+        weight = tensors.take(f"{name}.weight", 4).contiguous(memory_format=torch.channels_last)
+        bias = tensors.take(f"{name}.bias", 1)
+        return lambda values: functional.conv2d(values, weight, bias, padding=1)
+
+    stages = [
+        (
+            convolution(f"blocks.{block}.conv"),
+            [
+                (convolution(f"blocks.{block}.res{r}.conv0"), convolution(f"blocks.{block}.res{r}.conv1"))
+                for r in (0, 1)
+            ],
+        )
+        for block in range(blocks)
+    ]
+    dense = linear_layer(tensors, head)
+
+    def apply(values: Tensor) -> Tensor:
+        values = scaled_image(values).permute(0, 3, 1, 2)  # a view: channels last in memory already
+        for first, residuals in stages:
+            values = functional.max_pool2d(first(values), kernel_size=3, stride=2, padding=1)
+            for inner, outer in residuals:
+                values = values + outer(torch.relu(inner(torch.relu(values))))
+        # The recipe flattens channels first; `contiguous` undoes the channels-last layout before that.
+        return torch.relu(functional.linear(torch.relu(values).contiguous().flatten(1), *dense))
+
+    return apply

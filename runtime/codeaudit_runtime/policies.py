@@ -1,0 +1,198 @@
+"""One protocol for every policy: observations, state and episode starts in, an action distribution and next state out.
+
+Not for choosing an action from the distribution: that is the action rule (`actions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+
+from codeaudit_runtime.networks import Network
+from codeaudit_runtime.spaces import ActionSpec, AnyArray, BoolArray, FloatArray, IntArray
+
+State: TypeAlias = tuple[AnyArray, ...] | None  # one array per part, axis 0 is the slot; None for a memoryless policy
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Logits (N × actions) of a distribution over discrete actions."""
+
+    logits_NA: FloatArray
+
+    def probabilities(self) -> FloatArray:
+        shifted = self.logits_NA - self.logits_NA.max(axis=1, keepdims=True)
+        weights: FloatArray = np.exp(shifted)
+        result: FloatArray = weights / weights.sum(axis=1, keepdims=True)
+        return result
+
+    def greedy(self) -> IntArray:
+        result: IntArray = self.logits_NA.argmax(axis=1)
+        return result
+
+    def entropy(self) -> FloatArray:
+        """Nats, shape (N,)."""
+        shifted = self.logits_NA - self.logits_NA.max(axis=1, keepdims=True)
+        weights = np.exp(shifted)
+        total = weights.sum(axis=1)
+        result: FloatArray = np.log(total) - (weights * shifted).sum(axis=1) / total
+        return result
+
+
+@dataclass(frozen=True)
+class ActionValues:
+    """Values (N × actions); a value-based agent has no distribution of its own, so it has no entropy."""
+
+    values_NA: FloatArray
+
+    def greedy(self) -> IntArray:
+        result: IntArray = self.values_NA.argmax(axis=1)
+        return result
+
+    def entropy(self) -> FloatArray | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent normal distributions: mean (N × D) and standard deviation (N × D), not yet clipped to the box."""
+
+    mean_ND: FloatArray
+    std_ND: FloatArray
+
+    def greedy(self) -> FloatArray:
+        return self.mean_ND
+
+    def entropy(self) -> FloatArray:
+        result: FloatArray = (0.5 * np.log(2 * np.pi * np.e) + np.log(self.std_ND)).sum(axis=1)
+        return result
+
+
+@dataclass(frozen=True)
+class StateDependentNoise:
+    """gSDE (Raffin et al. 2021): noise = features (N × F) times a matrix drawn from N(0, std²), std F × D."""
+
+    mean_ND: FloatArray
+    features_NF: FloatArray
+    std_FD: FloatArray
+
+    def greedy(self) -> FloatArray:
+        return self.mean_ND
+
+    def entropy(self) -> FloatArray:
+        """Of the marginal over matrices: a normal with variance features² @ std²."""
+        variance = (self.features_NF**2) @ (self.std_FD**2) + 1e-6
+        result: FloatArray = (0.5 * np.log(2 * np.pi * np.e * variance)).sum(axis=1)
+        return result
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Actions that the policy chose itself: a user's own function, or a constant. No rule applies to them."""
+
+    actions: AnyArray
+
+    def greedy(self) -> AnyArray:
+        return self.actions
+
+    def entropy(self) -> FloatArray | None:
+        return None
+
+
+Head: TypeAlias = Categorical | ActionValues | Gaussian | StateDependentNoise | Chosen
+
+
+class Policy(Protocol):
+    """What the harness asks of an agent. A row's result may depend on the others in its batch by rounding only."""
+
+    @property
+    def actions(self) -> ActionSpec: ...
+
+    def initial_state(self, slots: int) -> State:
+        """Recurrent state for `slots` slots, or None."""
+        ...
+
+    def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
+        """Head and next state; `starts[i]` is true where row i is the first observation of an episode."""
+        ...
+
+
+@dataclass(frozen=True)
+class NetworkPolicy:
+    """A memoryless network and a function from its outputs to a head."""
+
+    actions: ActionSpec
+    network: Network
+    head: Callable[[torch.Tensor], Head]
+    channels_first: bool = False  # the network wants N × C × H × W while the environment gives N × H × W × C
+
+    def initial_state(self, slots: int) -> State:
+        return None
+
+    def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
+        with torch.inference_mode():
+            values = torch.from_numpy(np.ascontiguousarray(observations))
+            if self.channels_first:
+                values = values.permute(0, 3, 1, 2)
+            if not (values.dtype == torch.uint8 or values.dtype == torch.float32):
+                values = values.to(torch.float32)
+            return self.head(self.network(values)), None
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """A policy behind frozen observation statistics: clip((o − mean) / √(variance + ε), ±limit)."""
+
+    policy: Policy
+    mean: FloatArray
+    scale: FloatArray  # √(variance + ε)
+    limit: float
+
+    @property
+    def actions(self) -> ActionSpec:
+        return self.policy.actions
+
+    def initial_state(self, slots: int) -> State:
+        return self.policy.initial_state(slots)
+
+    def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
+        normalized = ((observations - self.mean) / self.scale).clip(-self.limit, self.limit).astype(np.float32)
+        return self.policy(normalized, state, starts)
+
+
+@dataclass(frozen=True)
+class FunctionPolicy:
+    """A user's own function from a batch of observations (N × …) to N actions."""
+
+    act: Callable[[AnyArray], Any]
+    actions: ActionSpec
+
+    def initial_state(self, slots: int) -> State:
+        return None
+
+    def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
+        return Chosen(np.asarray(self.act(observations))), None
+
+
+@dataclass(frozen=True)
+class FixedHead:
+    """A policy that is blind to its observation: the same one-row head for every slot."""
+
+    row: Head
+    actions: ActionSpec
+
+    def initial_state(self, slots: int) -> State:
+        return None
+
+    def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
+        rows = len(observations)
+        row = self.row
+        if isinstance(row, Categorical):
+            return Categorical(np.repeat(row.logits_NA, rows, axis=0)), None
+        if isinstance(row, Gaussian):
+            return Gaussian(np.repeat(row.mean_ND, rows, axis=0), np.repeat(row.std_ND, rows, axis=0)), None
+        return Chosen(np.repeat(row.greedy(), rows, axis=0)), None

@@ -1,0 +1,180 @@
+"""The harness: a policy, a rule and a level draw in; one row per episode out, with the same quota for every slot.
+
+Not for deciding anything about the numbers. Why quotas: taking the first episodes to finish favours short ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codeaudit.errors import UserError
+from codeaudit_runtime.actions import ActionChooser, ActionRule
+from codeaudit_runtime.environments.protocol import LevelDraw, VectorEnvironment
+from codeaudit_runtime.episodes import EpisodeRow
+from codeaudit_runtime.policies import Policy
+from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Quota:
+    """`episodes` of one draw shared evenly over the slots, after `burn_in` episodes a slot that are thrown away."""
+
+    episodes: int
+    burn_in: int = 1
+
+    def per_slot(self, slots: int) -> list[int]:
+        base, more = divmod(self.episodes, slots)
+        return [base + (slot < more) for slot in range(slots)]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """Who is rolled out: a name for the rows, a policy (None for uniform_random) and a rule."""
+
+    name: str
+    policy: Policy | None
+    rule: ActionRule
+    noise_period: int = -1
+    discount: float = 0.99
+
+
+def rollout(
+    agent: Agent, environment: VectorEnvironment, draw: LevelDraw, quota: Quota, action_seed: int
+) -> tuple[EpisodeRow, ...]:
+    """Every slot plays its quota of episodes. Rows are ordered by slot and index.
+
+    Raises UserError where the policy does not fit the environment.
+    """
+    if agent.policy is not None and not agent.policy.actions.matches(environment.info.actions):
+        raise UserError(
+            f"{agent.name}: the agent has {agent.policy.actions.describe()}, {environment.info.id} has "
+            f"{environment.info.actions.describe()}",
+            hint="is it the environment that the agent was trained on?",
+        )
+    return _Rollout(agent, environment, draw, quota, action_seed).run()
+
+
+class _Rollout:
+    """The running totals of one roll-out; S is the slot axis."""
+
+    def __init__(
+        self, agent: Agent, environment: VectorEnvironment, draw: LevelDraw, quota: Quota, action_seed: int
+    ) -> None:
+        slots = environment.slots
+        self.agent, self.environment, self.draw = agent, environment, draw
+        self.burn_in = quota.burn_in
+        self.wanted = [quota.burn_in + count if count else 0 for count in quota.per_slot(slots)]
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(action_seed)))
+        self.chooser = ActionChooser(agent.rule, environment.info.actions, slots, rng, agent.noise_period)
+        self.state = agent.policy.initial_state(slots) if agent.policy is not None else None
+        self.totals_S = np.zeros(slots)
+        self.discounted_S = np.zeros(slots)
+        self.discounts_S = np.ones(slots)
+        self.entropies_S = np.zeros(slots)
+        self.lengths_S = np.zeros(slots, dtype=np.int64)
+        self.playing_S = np.ones(slots, dtype=bool)  # false between an end and the next first observation
+        self.has_entropy = True
+        self.seen: list[set[int]] = [set() for _ in range(slots)]
+        self.finished = [0] * slots
+        self.rows: list[list[EpisodeRow]] = [[] for _ in range(slots)]
+
+    def run(self) -> tuple[EpisodeRow, ...]:
+        observations = self.environment.reset(self.draw)
+        self._remember_starts()
+        starts = np.ones(self.environment.slots, dtype=bool)
+        active = self._active()
+        while len(active):
+            playing = active[self.playing_S[active]]
+            actions = self._actions(observations, active, starts)
+            self._note_revisits(observations, playing)
+            step = self.environment.step(actions, active)
+            self.totals_S[playing] += step.rewards[playing]
+            self.discounted_S[playing] += self.discounts_S[playing] * step.rewards[playing]
+            self.discounts_S[playing] *= self.agent.discount
+            self.lengths_S[playing] += 1
+            changed = step.ended | step.first
+            if changed[active].any() or (self.lengths_S > self.environment.info.step_cap).any():
+                active = self._close_episodes(step.ended, step.truncated, step.first, active)
+            observations, starts = step.observations, step.first
+        return tuple(row for rows in self.rows for row in rows)
+
+    def _active(self) -> IntArray:
+        slots = range(self.environment.slots)
+        return np.array([slot for slot in slots if self.finished[slot] < self.wanted[slot]], dtype=np.int64)
+
+    def _actions(self, observations: AnyArray, active: IntArray, starts: AnyArray) -> AnyArray:
+        if self.agent.policy is None:
+            head = None
+        else:
+            everyone = len(active) == len(starts)
+            rows = observations if everyone else observations[active]
+            state = None if self.state is None else tuple(part[active] for part in self.state)
+            head, following = self.agent.policy(rows, state, starts if everyone else starts[active])
+            if self.state is not None and following is not None:
+                for part, new in zip(self.state, following, strict=True):
+                    part[active] = new
+        self._add_entropy(head, active)
+        return self.chooser.choose(head, active)
+
+    def _add_entropy(self, head: object, active: IntArray) -> None:
+        if not self.has_entropy:
+            return
+        entropy: FloatArray | None = getattr(head, "entropy", lambda: None)()
+        if entropy is None:
+            self.has_entropy = False
+        else:
+            self.entropies_S[active] += entropy
+
+    def _note_revisits(self, observations: AnyArray, playing: IntArray) -> None:
+        seen = self.seen
+        for slot in playing.tolist():
+            seen[slot].add(hash(observations[slot].tobytes()))
+
+    def _remember_starts(self) -> None:
+        seeds, levels = self.environment.seeds(), self.environment.level_ids()
+        self.seeds = None if seeds is None else seeds.tolist()
+        self.levels = None if levels is None else levels.tolist()
+
+    def _close_episodes(self, ended: AnyArray, truncated: AnyArray, first: AnyArray, active: IntArray) -> IntArray:
+        over_cap = (self.lengths_S > self.environment.info.step_cap) & ~ended
+        if over_cap.any():
+            raise UserError(
+                f"{self.agent.name}: an episode of {self.environment.info.id} passed the cap of "
+                f"{self.environment.info.step_cap} steps and the environment cannot be cut short",
+                hint="give it a time limit",
+            )
+        for slot in active[ended[active] & self.playing_S[active]].tolist():
+            index = self.finished[slot] - self.burn_in
+            self.finished[slot] += 1
+            if index >= 0:
+                self.rows[slot].append(self._row(slot, index, bool(truncated[slot])))
+        fresh = active[(ended | first)[active]]
+        for totals in (self.totals_S, self.discounted_S, self.entropies_S, self.lengths_S):
+            totals[fresh] = 0
+        self.discounts_S[fresh] = 1.0
+        for slot in fresh.tolist():
+            self.seen[slot] = set()
+        self.playing_S[fresh] = first[fresh]
+        self._remember_starts()
+        return self._active()
+
+    def _row(self, slot: int, index: int, truncated: bool) -> EpisodeRow:
+        length = int(self.lengths_S[slot])
+        return EpisodeRow(
+            checkpoint=self.agent.name,
+            rule=self.agent.rule.label,
+            level_set=self.draw.levels.name,
+            draw=self.draw.seed,
+            slot=slot,
+            index=index,
+            level=None if self.levels is None else self.levels[slot],
+            seed=None if self.seeds is None else self.seeds[slot],
+            total=float(self.totals_S[slot]),
+            discounted=float(self.discounted_S[slot]),
+            length=length,
+            truncated=truncated,
+            entropy=float(self.entropies_S[slot]) / length if self.has_entropy else None,
+            revisits=1.0 - len(self.seen[slot]) / length,
+        )
