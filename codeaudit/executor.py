@@ -1,7 +1,7 @@
 """Where work units run: this process, local processes, or a cluster. It knows nothing about the work.
 
-One seam, the standard `concurrent.futures.Executor`. Units are pure and carry their own seeds, so where they run doesn't
-change what they give.
+One seam, the standard `concurrent.futures.Executor`. Units are pure and carry their own seeds, so where they run
+doesn't change what they give.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class InProcessExecutor(Executor):
 
 @contextmanager
 def open_executor(spec: str = "", workers: int = 1) -> Iterator[Executor]:
-    """An executor by name: "" or "local" (this process for one worker, else that many processes), "dask://HOST:PORT".
+    """An executor by name: "" or "local" (this process for one worker, else processes), or "dask://HOST:PORT".
 
-    Processes are spawned, not forked, and compute with one thread each. Raises `UserError` for another name, and where the
-    cluster's library is missing or the cluster doesn't answer.
+    Processes are spawned, not forked, and compute with one thread each. Raises `UserError` for another name, and where
+    the cluster's library is missing or the cluster doesn't answer.
     """
     if workers < 1:
         raise UserError(f"{workers} workers can do no work", hint="give --workers 1 or more")
@@ -101,7 +101,7 @@ def _one_thread() -> None:
 @contextmanager
 def _dask_executor(spec: str) -> Iterator[Executor]:
     try:
-        from distributed import Client
+        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise UserError("a cluster needs Dask", hint="pip install 'rl-codeaudit[cluster]'") from None
     address = "tcp://" + spec.removeprefix("dask://")

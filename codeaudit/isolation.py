@@ -1,7 +1,7 @@
 """Run a function on many units in child processes, so that a crash or a hang costs one unit. Not a scheduler.
 
-For pure functions over hostile input: a parser written in C or Rust can overflow its stack and take the interpreter with
-it. Results come back pickled from our own children only.
+For pure functions over hostile input: a parser written in C or Rust can overflow its stack and take the interpreter
+with it. Results come back pickled from our own children only.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -40,9 +41,9 @@ def run_isolated(
     """(index of the unit, result or `Crash`), in the order in which units finish: sort by index where order matters.
 
     A child serves many units and is replaced only after it died. `timeout` is in seconds of a unit's computing time (so
-    that a busy machine doesn't change results); one that computes nothing is ended after three times as long. Children end
-    with the generator, whatever ends it, and soon after their parent is killed. `function` and the units must be picklable
-    where this process has several threads, because it can't fork then.
+    that a busy machine doesn't change results); one that computes nothing is ended after three times as long. Children
+    end with the generator, whatever ends it, and soon after their parent is killed. `function` and the units must be
+    picklable where this process has several threads, because it can't fork then.
     """
     start = _forking(function, units, timeout) if _may_fork() else _spawning(function, units, timeout)
     busy: dict[Connection, tuple[_Child, int]] = {}
@@ -50,7 +51,7 @@ def run_isolated(
     try:
         while True:
             while len(busy) < max(1, workers) and (index := next(waiting, None)) is not None:
-                child = start([pipe for pipe in busy])
+                child = start(list(busy))
                 busy[child.pipe] = child, index
                 child.send(index)
             if not busy:
@@ -107,7 +108,7 @@ def _may_fork() -> bool:
     """Only with one thread: a lock that another thread holds at the moment of the fork would never be released."""
     if not sys.platform.startswith("linux") or threading.active_count() > 1:
         return False
-    return len(os.listdir("/proc/self/task")) == 1
+    return len(list(Path("/proc/self/task").iterdir())) == 1
 
 
 def _forking(function: Callable[[T], R], units: Sequence[T], timeout: float) -> Callable[[list[Connection]], _Child]:

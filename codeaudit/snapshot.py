@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from codeaudit.errors import UserError
-from codeaudit.git import objects
-from codeaudit.git.process import GitTimeout
-from codeaudit.git.repository import Repository, find_repository, open_view, read_refs
-from codeaudit.git.revisions import commits_near, is_full_id, no_such_commit, resolve
-from codeaudit.target import Target
+from codeaudit.git import clones, objects, worktree
+from codeaudit.git.process import GitError, GitTimeout
+from codeaudit.git.repository import (
+    Repository,
+    find_mirrors,
+    find_repository,
+    open_view,
+    origin_url,
+    read_refs,
+    usable_scratch,
+)
+from codeaudit.git.revisions import NoSuchCommit, commits_near, is_full_id, no_such_commit, resolve
+from codeaudit.store import cache_area
+from codeaudit.target import Target, web_of_url
 from codeaudit.text import printable
 
 __all__ = ["LARGEST_FILE", "Entry", "Skipped", "Snapshot", "open_snapshot", "printable"]
@@ -59,9 +68,7 @@ class Snapshot:
     dirty: bool  # True for a working tree: its files need not be those of the commit
     entries: tuple[Entry, ...]  # by path
     skipped: tuple[Skipped, ...]
-    repository: Repository
-    scratch: Path
-    timeout: float
+    source: Source
 
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         """(path, bytes) of each file asked for, in the order asked; a path may be asked for more than once.
@@ -71,17 +78,61 @@ class Snapshot:
         """
         blobs = {entry.path: entry.blob for entry in self.entries}
         wanted = [(path, blobs[path]) for path in paths]
-        yield from self._read_objects(wanted)
+        return self._read_disk(wanted) if self.dirty else self._read_objects(wanted)
 
     def _read_objects(self, wanted: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+        shown = self.source.repository.shown
+        with self.source.guarded(), self.source.view(refs=False) as view, self.source.reader(view) as reader:
+            found = reader.read(blob for _, blob in wanted)
+            for (path, blob), answer in zip(wanted, found, strict=True):
+                if answer is None or answer[1] != "blob":
+                    raise objects.Damaged(shown, blob)
+                yield path, answer[2]
+
+    def _read_disk(self, wanted: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bytes]]:
+        root = self.source.repository.work_tree
+        assert root is not None
+        for path, blob in wanted:
+            try:
+                data = worktree.read_file(root, path, LARGEST_FILE)
+            except worktree.Unreadable:
+                data = None
+            if data is None or objects.blob_id(data) != blob:
+                where = f"{self.source.repository.shown}: {printable(path)}"
+                raise UserError(f"{where} changed while it was being read", hint="run again when it is still")
+            yield path, data
+
+
+@dataclass(frozen=True)
+class Source:
+    """The repository that a snapshot is read from, and how."""
+
+    repository: Repository
+    scratch: Path
+    timeout: float  # seconds to wait for git
+    cached: bool = False  # a clone of ours, which may be thrown away
+
+    def view(self, *, refs: bool) -> AbstractContextManager[Path]:
+        return open_view(self.repository, self.scratch, refs=refs)
+
+    def reader(self, view: Path) -> objects.ObjectReader:
+        return objects.ObjectReader(view, self.repository.shown, self.timeout)
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Turns what can go wrong below into one line for a person. A damaged clone of ours is thrown away."""
         shown = self.repository.shown
-        with _timed(shown, self.timeout), open_view(self.repository, self.scratch, refs=False) as view:
-            with objects.ObjectReader(view, shown, self.timeout) as reader:
-                found = reader.read(blob for _, blob in wanted)
-                for (path, blob), answer in zip(wanted, found, strict=True):
-                    if answer is None or answer[1] != "blob":
-                        raise objects.damaged(shown, blob)
-                    yield path, answer[2]
+        try:
+            yield
+        except GitTimeout:
+            raise UserError(f"{shown}: git gave no answer within {self.timeout:g} s", hint="try again") from None
+        except GitError as error:
+            raise UserError(f"{shown}: git failed: {printable(error.stderr)[:300]}") from None
+        except objects.Damaged as error:
+            if not self.cached:
+                raise
+            clones.discard(self.repository.git_dir)
+            raise UserError(f"{error.what}; the cached clone was removed", hint="run again to fetch it anew") from None
 
 
 def open_snapshot(
@@ -92,107 +143,171 @@ def open_snapshot(
     timeout: float = 300,
     allow_network: bool = True,
 ) -> Snapshot:
-    """Find the target's commit and list its files.
+    """Find the target's commit, or its working tree, and list its files.
 
     A remote target is looked for in `mirrors` (folders of repositories named OWNER+NAME), then among the clones under
-    `cache`, then, unless `allow_network` is false, on its server. `timeout` is in seconds and bounds each step that waits
-    for git. Raises `UserError` for whatever a person must mend.
+    `cache`, then, unless `allow_network` is false, on its server. `timeout` is in seconds and bounds what is asked of
+    the server, and each wait for git. Raises `UserError` for whatever a person must mend.
     """
-    scratch = cache / "scratch"
-    if target.kind == "local":
-        repository = find_repository(Path(target.location))
-        revision = target.revision or "HEAD"
-    else:
-        raise UserError(f"{printable(target.text)}: not yet", hint="give a local clone")
-    return _of_commit(target, repository, revision, scratch, timeout)
+    scratch = usable_scratch(cache)
+    if target.kind == "remote":
+        return _remote(target, mirrors, cache, scratch, timeout, allow_network)
+    source = Source(find_repository(Path(target.location)), scratch, timeout)
+    with source.guarded():
+        web = web_of_url(origin_url(source.repository, scratch, timeout))
+        if not target.revision and source.repository.work_tree is not None:
+            return _of_working_tree(target, source, web)
+        return _of_commit(target, source, target.revision or "HEAD", web)
 
 
-def _of_commit(target: Target, repository: Repository, revision: str, scratch: Path, timeout: float) -> Snapshot:
-    with _timed(repository.shown, timeout):
-        commit, tree, files, whole = _listing(repository, revision, scratch, timeout)
-    entries, skipped = _sort_out(files)
-    if not whole:
-        skipped.append(Skipped(".", f"the commit lists more than {objects.MOST_FILES} files; the rest was left out"))
-    return Snapshot(
-        repo=target.web or target.location,
-        web=target.web,
-        requested=target.text,
-        commit=commit,
-        tree=tree,
-        dirty=False,
-        entries=tuple(entries),
-        skipped=tuple(skipped),
-        repository=repository,
-        scratch=scratch,
-        timeout=timeout,
+def _remote(
+    target: Target, mirrors: Sequence[Path], cache: Path, scratch: Path, timeout: float, allow_network: bool
+) -> Snapshot:
+    missing: UserError | None = None
+    for repository in find_mirrors(mirrors, target.slug):
+        source = Source(repository, scratch, timeout)
+        try:
+            with source.guarded():
+                return _of_commit(target, source, target.revision or "HEAD", target.web)
+        except NoSuchCommit as error:
+            missing = missing or error
+    server = clones.server(
+        target.location, target.slug, cache=cache, scratch=scratch, largest_blob=LARGEST_FILE, timeout=timeout
     )
+    if found := clones.cached_clone(server, target.revision):
+        try:
+            return _of_clone(target, server, *found)
+        except UserError:  # damaged, and removed by now
+            if not allow_network:
+                raise
+    try:
+        if not allow_network:
+            raise UserError(f"{server.shown}: in no mirror and not in the cache", hint="allow the network")
+        return _of_clone(target, server, *clones.fetched_clone(server, target.revision))
+    except UserError as error:
+        if missing is None or isinstance(error, NoSuchCommit):
+            raise
+        raise UserError(missing.what, hint=f"{missing.hint}. Elsewhere: {error.what}") from None
 
 
-_Sized = tuple[objects.TreeFile, int | None]
+def _of_clone(target: Target, server: clones.Server, clone: Path, id: str) -> Snapshot:
+    source = Source(clones.as_repository(server, clone), server.scratch, server.timeout, cached=True)
+    with source.guarded():
+        return _of_commit(target, source, id, target.web)
 
 
-def _listing(
-    repository: Repository, revision: str, scratch: Path, timeout: float
-) -> tuple[str, str, list[_Sized], bool]:
-    deadline = time.monotonic() + timeout
+def _of_commit(target: Target, source: Source, revision: str, web: str) -> Snapshot:
+    shown = source.repository.shown
+    deadline = time.monotonic() + source.timeout
     full = is_full_id(revision)
-    with open_view(repository, scratch, refs=not full) as view:
+    with source.view(refs=not full) as view:
         id = revision.lower() if full else resolve(view, revision, deadline)
-        with objects.ObjectReader(view, repository.shown, timeout) as reader:
+        with source.reader(view) as reader:
             commit = objects.read_commit(reader, id) if id else None
             if commit is None:
-                if revision == "HEAD" and "HEAD" not in read_refs(repository):
-                    raise UserError(f"{repository.shown}: the repository has no commit yet", hint="commit first")
-                raise no_such_commit(repository.shown, revision, commits_near(view, revision, deadline))
+                if source.cached:
+                    raise objects.Damaged(shown, revision)
+                if revision == "HEAD":
+                    raise UserError(f"{shown}: the repository has no commit yet", hint="commit its files first")
+                raise no_such_commit(shown, revision, commits_near(view, revision, deadline))
             try:
                 files, whole = objects.list_files(reader, commit.tree)
             except objects.MissingTree:
-                raise UserError(
-                    f"{repository.shown}: the clone lacks folder listings of commit {commit.id}",
-                    hint="it is a partial clone or borrows objects by alternates; make a full clone",
+                if source.cached:
+                    raise objects.Damaged(shown, commit.tree) from None
+                raise NoSuchCommit(
+                    f"{shown}: the clone lacks files of commit {commit.id}",
+                    hint="it is a partial clone, or borrows objects by alternates; make a full clone",
                 ) from None
         sizes = objects.sizes(view, (file.id for file in files if file.mode in objects.FILE_MODES), deadline)
-    return commit.id, commit.tree, [(file, sizes.get(file.id)) for file in files], whole
-
-
-def _sort_out(files: Sequence[_Sized]) -> tuple[list[Entry], list[Skipped]]:
+    absent = worktree.too_large(LARGEST_FILE) if source.cached else "its bytes are not in this clone"
     entries: dict[str, Entry] = {}
     skipped: list[Skipped] = []
-    for file, size in files:
-        try:
-            path = file.path.decode("utf-8")
-        except UnicodeDecodeError:
-            skipped.append(Skipped(file.path.decode("utf-8", "backslashreplace"), "its name is not UTF-8"))
-            continue
-        reason = _reason_to_skip(path, file.mode, size)
+    for file in files:
+        path, reason = _name(file.path)
+        reason = reason or _reason_to_skip(file.mode, sizes.get(file.id), absent)
         if path in entries:
             reason = "the commit lists this path twice; the first is read"
         if reason:
             skipped.append(Skipped(path, reason))
         else:
-            entries[path] = Entry(path, file.id, size or 0)
-    return list(entries.values()), skipped
+            entries[path] = Entry(path, file.id, sizes[file.id])
+    if not whole:
+        skipped.append(Skipped(".", f"more than {objects.MOST_FILES} files, or folders too deep; the rest is left out"))
+    return Snapshot(
+        repo=web or target.shown_location,
+        web=web,
+        requested=target.text,
+        commit=commit.id,
+        tree=commit.tree,
+        dirty=False,
+        entries=tuple(entries.values()),
+        skipped=tuple(skipped),
+        source=source,
+    )
 
 
-def _reason_to_skip(path: str, mode: int, size: int | None) -> str:
-    if any(part in ("", ".", "..") for part in path.split("/")):
-        return "its path leads out of the repository"
+def _of_working_tree(target: Target, source: Source, web: str) -> Snapshot:
+    root = source.repository.work_tree
+    assert root is not None
+    head = read_refs(source.repository).get("HEAD", "")
+    with source.view(refs=False) as view, source.reader(view) as reader:
+        commit = objects.read_commit(reader, head) if head else None
+    if commit is None:
+        raise UserError(f"{source.repository.shown}: the repository has no commit yet", hint="commit its files first")
+    entries: list[Entry] = []
+    skipped: list[Skipped] = []
+    paths = worktree.list_paths(source.repository, source.scratch, time.monotonic() + source.timeout)
+    for raw in paths[: objects.MOST_FILES]:
+        path, reason = _name(raw.rstrip(b"/"))
+        if raw.endswith(b"/"):
+            reason = "a git repository inside this one; scan it by itself"
+        if not reason:
+            try:
+                data = worktree.read_file(root, path, LARGEST_FILE)
+            except worktree.Unreadable as error:
+                reason = str(error)
+            else:
+                if data is not None:
+                    entries.append(Entry(path, objects.blob_id(data), len(data)))
+        if reason:
+            skipped.append(Skipped(path, reason))
+    if len(paths) > objects.MOST_FILES:
+        skipped.append(Skipped(".", f"more than {objects.MOST_FILES} files; the rest is left out"))
+    return Snapshot(
+        repo=web or target.shown_location,
+        web=web,
+        requested=target.text,
+        commit=commit.id,
+        tree=commit.tree,
+        dirty=True,
+        entries=tuple(entries),
+        skipped=tuple(skipped),
+        source=source,
+    )
+
+
+def _name(raw: bytes) -> tuple[str, str]:
+    """A path as text, and why it is not read ("" where it is)."""
+    try:
+        path = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "backslashreplace"), "its name is not UTF-8"
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return path, "its path leads out of the repository"
+    if any(part.lower() == ".git" for part in parts):
+        return path, "its path is one that git keeps for itself"
+    return path, ""
+
+
+def _reason_to_skip(mode: int, size: int | None, absent: str) -> str:
     if mode == objects.SYMLINK_MODE:
         return "a symbolic link; not followed"
     if mode == objects.SUBMODULE_MODE:
-        return "a submodule; not fetched"
+        return "a submodule; not read"
     if mode not in objects.FILE_MODES:
         return f"of unknown kind (mode {mode:o})"
     if size is None:
-        return "its bytes are not in this clone"
-    if size > LARGEST_FILE:
-        return f"larger than {LARGEST_FILE >> 20} MiB"
-    return ""
-
-
-@contextmanager
-def _timed(shown: str, timeout: float) -> Iterator[None]:
-    try:
-        yield
-    except GitTimeout:
-        raise UserError(f"{shown}: git gave no answer within {timeout:g} s", hint="try again") from None
+        return absent
+    return worktree.too_large(LARGEST_FILE) if size > LARGEST_FILE else ""

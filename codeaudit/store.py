@@ -1,7 +1,7 @@
 """Keep bytes on disk so that they survive a kill: a cache that may forget, and run directories that must not.
 
-Nothing here knows what the bytes mean. No locks: a file is written aside and renamed into place, so a reader sees the old
-content or the new, never half of it, and two processes at once do each other no harm.
+Nothing here knows what the bytes mean. No locks: a file is written aside and renamed into place, so a reader sees the
+old content or the new, never half of it, and two processes at once do each other no harm.
 """
 
 from __future__ import annotations
@@ -23,22 +23,27 @@ _MAGIC = b"codeaudit-store-1\n"
 _DIGEST = 32
 _STALE = 24 * 3600.0  # seconds after which an unfinished file belongs to nobody
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by codeaudit; `codeaudit cache clear` empties it.\n"
-_REBUILT = ("entries", "clones", "scratch")  # what a cache holds that can be made again for nothing but time
+_LAYOUT = "v1"  # a folder of our own: someone may name a cache folder that holds other things
 
 
 def default_cache_dir(chosen: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """Where clones, facts and runs are kept: `--cache`, else CODEAUDIT_CACHE, XDG_CACHE_HOME/codeaudit, ~/.cache/codeaudit."""
+    """Where clones, facts and runs are kept: `chosen`, else CODEAUDIT_CACHE, XDG_CACHE_HOME or ~/.cache."""
     variables = os.environ if environ is None else environ
     if chosen is not None:
         return chosen
     if named := variables.get("CODEAUDIT_CACHE"):
         return Path(named)
-    base = variables.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "codeaudit"
+    base = Path(variables.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "codeaudit"
+
+
+def cache_area(root: Path, name: str) -> Path:
+    """The folder in the cache for one kind of thing that can be made again: "entries", "clones", "scratch"."""
+    return root / _LAYOUT / name
 
 
 class Cache:
-    """Entries by namespace and key. A lost, truncated or altered entry reads as missing, so its owner makes it again."""
+    """Entries by namespace and key. A lost, truncated or altered entry reads as missing; its owner makes it anew."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -64,18 +69,17 @@ class Cache:
 
     def size(self) -> int:
         """Bytes that `clear` would free."""
-        return sum(_size(self.root / name) for name in _REBUILT)
+        return sum(_file_sizes(self.root / _LAYOUT))
 
     def clear(self) -> int:
-        """Remove entries, clones and what killed processes left; the bytes freed. Run directories and foreign files stay."""
+        """Remove entries, clones and what killed processes left; the bytes freed. Runs and foreign files stay."""
         before = self.size()
-        for name in _REBUILT:
-            shutil.rmtree(self.root / name, ignore_errors=True)
+        shutil.rmtree(self.root / _LAYOUT, ignore_errors=True)
         return before - self.size()
 
     def _file(self, namespace: str, key: str) -> Path:
         digest = hashlib.blake2b(_name(namespace, key), digest_size=20).hexdigest()
-        return self.root / "entries" / digest[:2] / digest[2:]
+        return cache_area(self.root, "entries") / digest[:2] / digest[2:]
 
     def _make(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,8 +91,9 @@ class Cache:
 class RunDirectory:
     """The units of one run, each saved when done, so that a killed run goes on where it stopped.
 
-    `manifest` says what the run is (every setting that shapes its results). It is written once; opening the directory with
-    another manifest raises `UserError`, which names the setting that differs. Several processes may work on one run.
+    `manifest` says what the run is (every setting that shapes its results). It is written once; opening the directory
+    with another manifest raises `UserError`, which names the setting that differs. Several processes may work on one
+    run.
     """
 
     def __init__(self, path: Path, manifest: Mapping[str, Any]) -> None:
@@ -199,7 +204,7 @@ def _write(file: Path, data: bytes, *, keep_existing: bool = False) -> None:
             with suppress(FileExistsError):
                 os.link(aside, file)
         else:
-            os.replace(aside, file)
+            aside.replace(file)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -211,12 +216,8 @@ def _sweep(folder: Path) -> None:
                 left.unlink()
 
 
-def _size(folder: Path) -> int:
-    return sum(_file_sizes(folder))
-
-
 def _file_sizes(folder: Path) -> Iterator[int]:
     for parent, _, files in os.walk(folder):
         for file in files:
             with suppress(OSError):
-                yield os.lstat(os.path.join(parent, file)).st_size
+                yield Path(parent, file).lstat().st_size

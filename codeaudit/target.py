@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from codeaudit.errors import UserError
@@ -18,6 +18,7 @@ _SHORTHAND = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.][\w.-]*)(@.*)?"
 _AUTHORITY = re.compile(
     r"(?:(?P<user>[^@]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]{1,5})?"
 )
+_SECRET = re.compile(r"(https?://)[^/@]*@|([A-Za-z][A-Za-z0-9+.-]*://)[^/@:]*:[^/@]*@", re.IGNORECASE)
 _PART = re.compile(r"[\w.~-]+", re.ASCII)
 _TRANSPORTS = ("https", "http", "ssh", "git", "file")
 _LONGEST = 4096
@@ -33,6 +34,11 @@ class Target:
     slug: str  # "owner/name", or "" where the target says none
     web: str  # "https://host/owner/name", or "" where the host is not known to have pages
     revision: str  # "" is HEAD; for a local work tree, the files as they are
+
+    @property
+    def shown_location(self) -> str:
+        """`location` as it may be shown."""
+        return without_password(self.location) if self.kind == "remote" else self.location
 
 
 def parse_target(text: str) -> Target:
@@ -70,6 +76,25 @@ def parse_target(text: str) -> Target:
     raise UserError(f"{shown}: there is no such folder", hint=_FORMS)
 
 
+def without_password(url: str) -> str:
+    """The URL with *** for a password, and for the user of a web URL, which is often a token."""
+    match = _SECRET.match(url)
+    return f"{match[1] or match[2]}***@{url[match.end() :]}" if match else url
+
+
+def web_of_url(url: str) -> str:
+    """The web page of the repository that a clone URL names, or "" where it can't be told."""
+    if match := _SCHEME.fullmatch(url):
+        authority, _, path = match[2].partition("/")
+        place = _AUTHORITY.fullmatch(authority)
+        if place and match[1].lower() != "file":
+            web_port = place["port"] and match[1].lower() in ("http", "https")
+            return "" if web_port else _web(place["host"], _slug(path))
+    elif match := _SSH_SHORT.fullmatch(url):
+        return _web(match[2], _slug(match[3]))
+    return ""
+
+
 def _from_url(text: str, scheme: str, rest: str) -> Target:
     authority, slash, path = rest.partition("/")
     if scheme not in _TRANSPORTS:
@@ -80,18 +105,14 @@ def _from_url(text: str, scheme: str, rest: str) -> Target:
     match = _AUTHORITY.fullmatch(authority)
     if not match:
         raise UserError(f"{printable(text)}: '{printable(authority)}' is no host", hint=_FORMS)
-    user, host, port = match["user"] or "", match["host"], match["port"] or ""
+    user = match["user"] or ""
     if user.startswith("-"):
         raise UserError(f"{printable(text)}: a user name can't begin with '-'", hint=_FORMS)
     path, revision = _split_revision(text, path)
     if not path.strip("/"):
         raise UserError(f"{printable(text)}: the URL names no repository", hint=_FORMS)
-    slug = _slug(path)
-    shown = text
-    if ":" in user or (user and scheme in ("http", "https")):
-        shown = f"{scheme}://***@{host}{port}/{path}" + (f"@{revision}" if revision else "")
-    web = "" if port and scheme in ("http", "https") else _web(host, slug)
-    return Target(shown, "remote", f"{scheme}://{authority}/{path}", slug, web, revision)
+    location = f"{scheme}://{authority}/{path}"
+    return Target(without_password(text), "remote", location, _slug(path), web_of_url(location), revision)
 
 
 def _from_file_url(text: str, authority: str, path: str) -> Target:
@@ -116,14 +137,21 @@ def _from_existing_path(text: str) -> Target | None:
 
 def _longest_existing(text: str) -> tuple[str, str | None] | None:
     """The longest beginning of `text` that exists, and the revision after its '@' (None where there is no '@')."""
-    if os.path.exists(text):
+    if _exists(text):
         return text, None
     cut = text.rfind("@")
     while cut > 0:
-        if os.path.exists(text[:cut]):
+        if _exists(text[:cut]):
             return text[:cut], text[cut + 1 :]
         cut = text.rfind("@", 0, cut)
     return None
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):  # a name that no file system would take
+        return False
 
 
 def _split_revision(text: str, path: str) -> tuple[str, str]:

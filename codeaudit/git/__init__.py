@@ -1,1 +1,1 @@
-"""Git plumbing: objects as data. It decides nothing about what is audited, and never lets a repository's own settings act."""
+"""Git plumbing: objects as data, with no setting of the repository in effect. It decides nothing about an audit."""

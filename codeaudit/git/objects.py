@@ -95,14 +95,17 @@ class ObjectReader:
                 data = self._answers.exactly(int(header[2]) + 1)[:-1]
                 kind = header[1].decode()
                 if object_id(kind, data) != id:
-                    raise damaged(self._shown, id)
+                    raise Damaged(self._shown, id)
                 yield id, kind, data
         except (EOFError, BrokenPipeError):
-            raise damaged(self._shown, id) from None
+            raise Damaged(self._shown, id) from None
 
 
-def damaged(shown: str, id: str) -> UserError:
-    return UserError(f"{shown}: the object {id} is damaged, or isn't what its id says", hint="clone it afresh")
+class Damaged(UserError):
+    """An object's bytes don't belong to its id, or aren't there though they must be."""
+
+    def __init__(self, shown: str, id: str) -> None:
+        super().__init__(f"{shown}: the object {id} is damaged, or isn't what its id says", hint="clone it afresh")
 
 
 def read_commit(reader: ObjectReader, id: str) -> Commit | None:

@@ -16,9 +16,26 @@ from codeaudit.errors import UserError
 
 # What a transport may need from the person's environment. Everything else stays out, all of GIT_* above all.
 _PASSED_ON = (
-    "PATH HOME USER LOGNAME TMPDIR SYSTEMROOT SSH_AUTH_SOCK SSL_CERT_FILE SSL_CERT_DIR GIT_SSL_CAINFO GIT_SSL_CAPATH "
-    "http_proxy https_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY"
-).split()
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "TMPDIR",
+    "SYSTEMROOT",
+    "SSH_AUTH_SOCK",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "GIT_SSL_CAINFO",
+    "GIT_SSL_CAPATH",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+)
 _LARGEST_ALLOCATION = "512m"  # a header that promises a huge object must not exhaust memory
 _CHUNK = 1 << 20
 _LOOK = 0.25  # seconds between two looks at a running fetch
@@ -82,7 +99,7 @@ def start(
         )
     except FileNotFoundError as error:
         if error.filename == "git":
-            raise UserError("git is not installed", hint="install git 2.25 or newer") from None
+            raise UserError("git is not installed", hint="install git 2.30 or newer") from None
         raise
 
 
@@ -154,7 +171,7 @@ def _wait(process: subprocess.Popen[bytes], deadline: float, watch: Callable[[],
 def _scratch_file(folder: Path, content: bytes = b"") -> Iterator[IO[bytes]]:
     """A nameless file: unlike a pipe it can't fill up and block, whatever git writes."""
     path = folder / f"io-{os.urandom(6).hex()}"
-    with open(path, "w+b", buffering=0) as file:
+    with path.open("w+b", buffering=0) as file:
         path.unlink()
         if content:
             file.write(content)

@@ -1,8 +1,8 @@
 """Find a git repository on this disk and open a view of it in which none of its own settings act.
 
 A clone is hostile: its configuration can name commands (fsmonitor, filters, pagers, ssh), other object stores
-(alternates) and remotes to fetch missing objects from. So git is never run on the clone itself. A *view* is a fresh bare
-repository of ours, with our configuration, whose object store is made of links to the clone's own packs and loose
+(alternates) and remotes to fetch missing objects from. So git is never run on the clone itself. A *view* is a fresh
+bare repository of ours, with our configuration, whose object store is made of links to the clone's own packs and loose
 objects, and whose refs are copied from the clone, read here as data.
 """
 
@@ -13,12 +13,14 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from codeaudit.errors import UserError
+from codeaudit.git.process import GitError, run_git
+from codeaudit.store import cache_area
 from codeaudit.text import printable
 
 _CONFIG = """[core]
@@ -32,6 +34,9 @@ _CONFIG = """[core]
 \tmultiPackIndex = false
 \tuntrackedCache = false
 \taskPass =
+[uploadpack]
+	allowFilter = true
+	allowAnySHA1InWant = true
 [gc]
 \tauto = 0
 [maintenance]
@@ -54,13 +59,13 @@ class Repository:
 
 
 def find_repository(path: Path) -> Repository:
-    """The repository at `path`, in `path/repo`, or that `path` is a folder of. Raises `UserError` where there is none."""
+    """The repository at `path`, in `path/repo`, or that `path` is a folder of. Raises `UserError` for none."""
     shown = printable(str(path))
     if not path.exists():
         raise UserError(f"{shown}: there is no such folder", hint="give the folder of a git repository")
     if not path.is_dir():
         raise UserError(f"{shown}: that is a file", hint="give the folder of its git repository")
-    here = Path(os.path.abspath(path))
+    here = path.absolute()
     found = repository_at(here, shown) or repository_at(here / "repo", shown)
     for parent in here.parents:
         if found:
@@ -100,11 +105,72 @@ def read_small(path: Path, *, largest: int = _LARGEST_METADATA) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
         return None
-    with open(handle, "rb") as file:
+    with os.fdopen(handle, "rb") as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode) or state.st_size > largest:
             return None
         return file.read(largest)
+
+
+def find_mirrors(mirrors: Sequence[Path], slug: str) -> Iterator[Repository]:
+    """The repositories named OWNER+NAME in the mirror folders, in the order of the folders. Hosts fold upper case."""
+    if not slug:
+        return
+    wanted = slug.replace("/", "+")
+    for mirror in mirrors:
+        try:
+            names = [name.name for name in os.scandir(mirror)]
+        except OSError as error:
+            shown = printable(str(mirror))
+            raise UserError(f"{shown}: no folder of mirrors: {error.strerror}", hint="check --mirror") from None
+        alike = [name for name in names if name.removesuffix(".git").lower() == wanted.lower()]
+        for name in sorted(alike, key=lambda name: (name.removesuffix(".git") != wanted, name)):
+            folder = (mirror / name).absolute()
+            shown = printable(str(mirror / name))
+            if found := repository_at(folder, shown) or repository_at(folder / "repo", shown):
+                yield found
+
+
+def origin_url(repository: Repository, scratch: Path, timeout: float) -> str:
+    """Where the clone says that it came from, or "". Its configuration is read as a list of words: no includes."""
+    config = read_small(repository.common_dir / "config", largest=1 << 20) or b""
+    if b"origin" not in config:
+        return ""
+    with scratch_folder(scratch) as folder:
+        lay_out(folder)
+        (folder / "copy").write_bytes(config)
+        command = ["config", "--file", str(folder / "copy"), "--no-includes", "--get", "remote.origin.url"]
+        try:
+            answer = run_git(command, git_dir=folder, deadline=time.monotonic() + timeout)
+        except GitError:
+            return ""
+    return answer.decode("utf-8", "replace").strip()
+
+
+def usable_scratch(cache: Path) -> Path:
+    """A folder for scratch files: in the cache, or, where that may not be written, among the temporary files."""
+    scratch = cache_area(cache, "scratch")
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        writable = False
+    else:
+        writable = os.access(scratch, os.W_OK)
+    if writable:
+        return scratch.absolute()
+    return _scratch_among_temporary_files()
+
+
+def _scratch_among_temporary_files() -> Path:
+    from tempfile import gettempdir
+
+    scratch = Path(gettempdir(), f"codeaudit-{os.getuid()}")
+    with suppress(FileExistsError):
+        scratch.mkdir(mode=0o700)
+    state = scratch.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o022:
+        raise UserError(f"{scratch}: someone else can write there", hint="name a writable folder with --cache")
+    return scratch
 
 
 @contextmanager
@@ -131,6 +197,11 @@ def lay_out(view: Path) -> None:
     (view / "objects").mkdir(parents=True)
     (view / "refs").mkdir()
     (view / "HEAD").write_text("ref: refs/heads/none\n")
+    write_config(view)
+
+
+def write_config(view: Path) -> None:
+    """Our settings and no others."""
     (view / "config").write_text(_CONFIG)
 
 
@@ -138,7 +209,7 @@ def lay_out(view: Path) -> None:
 def scratch_folder(scratch: Path) -> Iterator[Path]:
     """A new folder under `scratch`, removed at the end; what killed processes left there long ago goes too."""
     scratch.mkdir(parents=True, exist_ok=True)
-    for left in os.scandir(scratch):
+    for left in os.scandir(scratch):  # only ours: nothing else is ever put there
         with suppress(OSError):
             if time.time() - left.stat(follow_symlinks=False).st_mtime > _STALE:
                 shutil.rmtree(left.path, ignore_errors=True)
@@ -159,15 +230,16 @@ def _link_objects(source: Path, target: Path) -> None:
     (target / "pack").mkdir()
     for folder in os.scandir(source):
         if len(folder.name) == 2 and folder.is_dir(follow_symlinks=False):
-            os.symlink(os.path.abspath(folder.path), target / folder.name)
-    if os.path.isdir(source / "pack") and not os.path.islink(source / "pack"):
-        for file in os.scandir(source / "pack"):
+            (target / folder.name).symlink_to(folder.path)
+    packs = source / "pack"
+    if packs.is_dir() and not packs.is_symlink():
+        for file in os.scandir(packs):
             if file.name.endswith((".pack", ".idx")) and file.is_file(follow_symlinks=False):
-                os.symlink(os.path.abspath(file.path), target / "pack" / file.name)
+                (target / "pack" / file.name).symlink_to(file.path)
 
 
 def read_refs(repository: Repository) -> dict[str, str]:
-    """Ref names and the ids that they point at, symbolic ones followed; "HEAD" is left out where it has no commit yet."""
+    """Ref names and the ids that they point at, symbolic ones followed; no "HEAD" where it has no commit yet."""
     raw: dict[str, str] = {}
     packed = (read_small(repository.common_dir / "packed-refs") or b"").decode("utf-8", "surrogateescape")
     for line in packed.splitlines():

@@ -35,18 +35,22 @@ def resolve(view: Path, revision: str, deadline: float) -> str | None:
     return answer.decode("ascii", "replace").strip()
 
 
-def no_such_commit(shown: str, revision: str, near: list[str]) -> UserError:
+class NoSuchCommit(UserError):
+    """A revision that names no commit of this repository."""
+
+
+def no_such_commit(shown: str, revision: str, near: list[str]) -> NoSuchCommit:
     """The error for a pin that resolves to nothing; `near` are the commits that `commits_near` gave."""
     what = f"{shown}: there is no commit '{printable(revision)}'"
     if near and is_abbreviation(revision) and all(id.startswith(revision.lower()) for id in near):
         what = f"{shown}: '{printable(revision)}' is the beginning of more than one commit"
-        return UserError(what, hint=f"write more of it: {_named(near)}")
+        return NoSuchCommit(what, hint=f"write more of it: {_named(near)}")
     if near:
         count = _shared(revision.lower(), near[0])
-        return UserError(what, hint=f"sharing its first {count} characters: {_named(near)}")
+        return NoSuchCommit(what, hint=f"sharing its first {count} characters: {_named(near)}")
     if is_abbreviation(revision):
-        return UserError(what, hint="and none that begins like it; check the id, and that the clone is not shallow")
-    return UserError(what, hint="check its spelling; a commit id, a branch or a tag is wanted")
+        return NoSuchCommit(what, hint="and none that begins like it; check the id, and that the clone is not shallow")
+    return NoSuchCommit(what, hint="check its spelling; a commit id, a branch or a tag is wanted")
 
 
 def commits_near(view: Path, revision: str, deadline: float) -> list[str]:
