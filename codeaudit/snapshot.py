@@ -22,7 +22,6 @@ from codeaudit.git.repository import (
     usable_scratch,
 )
 from codeaudit.git.revisions import NoSuchCommit, commits_near, is_full_id, no_such_commit, resolve
-from codeaudit.store import cache_area
 from codeaudit.target import Target, web_of_url
 from codeaudit.text import printable
 

@@ -47,7 +47,7 @@ def parse_target(text: str) -> Target:
     An existing local path wins over `owner/name`. Raises `UserError` for anything that is no target, and for text that
     git could take for an option or for a command to run.
     """
-    shown = printable(text)
+    shown = _shown(text)
     if not text.strip():
         raise UserError("the target is empty", hint=_FORMS)
     if len(text) > _LONGEST:
@@ -76,6 +76,10 @@ def parse_target(text: str) -> Target:
     raise UserError(f"{shown}: there is no such folder", hint=_FORMS)
 
 
+def _shown(text: str) -> str:
+    return printable(without_password(text))
+
+
 def without_password(url: str) -> str:
     """The URL with *** for a password, and for the user of a web URL, which is often a token."""
     match = _SECRET.match(url)
@@ -99,30 +103,28 @@ def _from_url(text: str, scheme: str, rest: str) -> Target:
     authority, slash, path = rest.partition("/")
     if scheme not in _TRANSPORTS:
         names = ", ".join(_TRANSPORTS)
-        raise UserError(f"{printable(text)}: codeaudit doesn't clone over '{scheme}'", hint=f"use one of {names}")
+        raise UserError(f"{_shown(text)}: codeaudit doesn't clone over '{scheme}'", hint=f"use one of {names}")
     if scheme == "file":
         return _from_file_url(text, authority, slash + path)
     match = _AUTHORITY.fullmatch(authority)
     if not match:
-        raise UserError(f"{printable(text)}: '{printable(authority)}' is no host", hint=_FORMS)
+        raise UserError(f"{_shown(text)}: '{printable(authority)}' is no host", hint=_FORMS)
     user = match["user"] or ""
     if user.startswith("-"):
-        raise UserError(f"{printable(text)}: a user name can't begin with '-'", hint=_FORMS)
+        raise UserError(f"{_shown(text)}: a user name can't begin with '-'", hint=_FORMS)
     path, revision = _split_revision(text, path)
     if not path.strip("/"):
-        raise UserError(f"{printable(text)}: the URL names no repository", hint=_FORMS)
+        raise UserError(f"{_shown(text)}: the URL names no repository", hint=_FORMS)
     location = f"{scheme}://{authority}/{path}"
     return Target(without_password(text), "remote", location, _slug(path), web_of_url(location), revision)
 
 
 def _from_file_url(text: str, authority: str, path: str) -> Target:
     if authority not in ("", "localhost") or not path.startswith("/"):
-        raise UserError(
-            f"{printable(text)}: a file URL must name a folder of this machine", hint="write file:///folder"
-        )
+        raise UserError(f"{_shown(text)}: a file URL must name a folder of this machine", hint="write file:///folder")
     found = _longest_existing(path)
     if found is None:
-        raise UserError(f"{printable(text)}: there is no such folder", hint=_FORMS)
+        raise UserError(f"{_shown(text)}: there is no such folder", hint=_FORMS)
     folder, revision = found
     return Target(text, "remote", f"file://{folder}", "", "", _checked(text, revision))
 
@@ -163,9 +165,9 @@ def _checked(text: str, revision: str | None) -> str:
     if revision is None:
         return ""
     if not revision.strip():
-        raise UserError(f"{printable(text)}: nothing follows the '@'", hint="name a commit, a tag or a branch there")
+        raise UserError(f"{_shown(text)}: nothing follows the '@'", hint="name a commit, a tag or a branch there")
     if revision.startswith("-"):
-        raise UserError(f"{printable(text)}: a revision can't begin with '-'", hint="name a commit, a tag or a branch")
+        raise UserError(f"{_shown(text)}: a revision can't begin with '-'", hint="name a commit, a tag or a branch")
     return revision
 
 
