@@ -16,6 +16,7 @@ import click
 
 from codeaudit import __version__, extras
 from codeaudit.errors import UserError
+from codeaudit.text import printable
 
 FINE, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 SCAN_FORMATS = ("terminal", "json", "markdown", "html")
@@ -232,19 +233,19 @@ def cache() -> None:
 @cache_option
 def cache_dir(cache: Path | None) -> None:
     """Print the cache folder."""
-    from codeaudit.store import cache_folder
+    from codeaudit.store import default_cache_dir
 
-    click.echo(str(cache_folder(cache)))
+    click.echo(str(default_cache_dir(cache)))
 
 
 @cache.command("clear")
 @cache_option
 def cache_clear(cache: Path | None) -> None:
-    """Delete what codeaudit keeps in its cache folder."""
-    from codeaudit.store import clear_cache
+    """Delete the clones and parsed files that can be made again; run directories stay."""
+    from codeaudit.store import Cache, default_cache_dir
 
-    removed = clear_cache(cache)
-    click.echo(f"removed {removed:,} bytes")
+    root = default_cache_dir(cache)
+    click.echo(f"freed {Cache(root).clear() / 1e6:.1f} MB in {printable(str(root))}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -279,7 +280,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _complain(message: str) -> int:
     """One line on the error stream, with nothing in it that could drive a terminal."""
-    from codeaudit.snapshot import printable
-
     sys.stderr.write(printable(" ".join(message.splitlines())) + "\n")
     return ERROR

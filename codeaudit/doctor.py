@@ -14,7 +14,7 @@ from typing import IO, Any, Literal
 
 from codeaudit import __version__, store
 from codeaudit.extras import BROUGHT_BY, KNOWN, install_hint
-from codeaudit.snapshot import printable
+from codeaudit.text import printable
 
 OLDEST_GIT = (2, 29)  # the first that fetches into a bare repository with `--filter` and `--no-lazy-fetch`-like safety
 BASE = ("click", "libcst", "yaml", "rich")
@@ -48,7 +48,7 @@ def examine(cache: Path | None = None) -> list[Check]:
         *(_package("base", name) for name in BASE),
         *(_package(extra, name, purpose) for name, (extra, purpose) in BROUGHT_BY.items()),
         *(_command(name) for name in KNOWN),
-        _cache(store.cache_folder(cache)),
+        _cache(store.default_cache_dir(cache)),
         *_folders("CODEAUDIT_MIRROR"),
         *_folders("CODEAUDIT_CHECKPOINTS"),
     ]
@@ -99,10 +99,9 @@ def _command(name: str) -> Check:
 def _cache(folder: Path) -> Check:
     if not folder.exists():
         return Check("machine", "cache", "ok", f"{folder} (not there yet)")
-    size = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     if not os.access(folder, os.W_OK):
         return Check("machine", "cache", "broken", f"{folder} is not writable; choose another with CODEAUDIT_CACHE")
-    return Check("machine", "cache", "ok", f"{folder}, {size / 1e6:.1f} MB")
+    return Check("machine", "cache", "ok", f"{folder}, {store.Cache(folder).size() / 1e6:.1f} MB")
 
 
 def _folders(variable: str) -> list[Check]:

@@ -9,7 +9,7 @@ from itertools import groupby
 from codeaudit.evaluation.sites import EvaluationSite, Place
 from codeaudit.report.words import steps
 from codeaudit.scan import Scan
-from codeaudit.snapshot import printable
+from codeaudit.text import printable
 
 Step = tuple[Place, str]
 

@@ -18,7 +18,7 @@ from codeaudit.report import words
 from codeaudit.report.layout import LineView, SiteView, Step, excerpt, lines
 from codeaudit.report.links import blob_url
 from codeaudit.scan import Scan
-from codeaudit.snapshot import printable
+from codeaudit.text import printable
 
 _GUIDE = "bright_black"
 _FAINT = "dim"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from codeaudit.evaluation.sites import EvaluationSite, Place, Summary
 from codeaudit.predictions import Prediction
 from codeaudit.scan import Scan, Statistics
-from codeaudit.snapshot import printable
+from codeaudit.text import printable
 
 AGENT = {
     "policy_gradient": "policy-gradient agent",
