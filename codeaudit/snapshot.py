@@ -162,14 +162,14 @@ def open_snapshot(
 def _remote(
     target: Target, mirrors: Sequence[Path], cache: Path, scratch: Path, timeout: float, allow_network: bool
 ) -> Snapshot:
-    missing: UserError | None = None
+    missing: NoSuchCommit | None = None
     for repository in find_mirrors(mirrors, target.slug):
         source = Source(repository, scratch, timeout)
         try:
             with source.guarded():
                 return _of_commit(target, source, target.revision or "HEAD", target.web)
         except NoSuchCommit as error:
-            missing = missing or error
+            missing = error if missing is None or error.shared > missing.shared else missing
     server = clones.server(
         target.location, target.slug, cache=cache, scratch=scratch, largest_blob=LARGEST_FILE, timeout=timeout
     )
@@ -179,9 +179,9 @@ def _remote(
         except UserError:  # damaged, and removed by now
             if not allow_network:
                 raise
+    if not allow_network:
+        raise missing or UserError(f"{server.shown}: in no mirror and not in the cache", hint="allow the network")
     try:
-        if not allow_network:
-            raise UserError(f"{server.shown}: in no mirror and not in the cache", hint="allow the network")
         return _of_clone(target, server, *clones.fetched_clone(server, target.revision))
     except UserError as error:
         if missing is None or isinstance(error, NoSuchCommit):

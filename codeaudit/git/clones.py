@@ -46,6 +46,8 @@ _FORGIVEN = (
     "zeroPaddedDate",
     "zeroPaddedFilemode",
 )
+# What servers, old and new, say where they don't give a commit by its id.
+_NOT_BY_ID = ("not our ref", "unadvertised object", "shallow capabilities", "does not support", "find remote ref")
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class _Fetch:
         if id and (clone := self._by_id(id)):
             return clone, id
         # Commits alone, without their trees, tell what the revision means; a server without filters sends everything.
-        history = self._all_refs("history", "--filter=tree:0")
+        history = self._fetch("history", _ALL_REFS, "--filter=tree:0")
         if head:
             (history / "HEAD").write_text(f"{head}\n")
         resolved = resolve(history, id or revision, self._deadline)
@@ -147,7 +149,7 @@ class _Fetch:
             return self._keep(history, resolved), resolved
         if resolved != id and (clone := self._by_id(resolved)):
             return clone, resolved
-        whole = self._all_refs("whole", f"--filter=blob:limit={self._server.largest_blob + 1}")
+        whole = self._fetch("whole", _ALL_REFS, self._without_large)
         return self._keep(whole, resolved), resolved
 
     def _advertised(self) -> dict[str, str]:
@@ -170,40 +172,50 @@ class _Fetch:
         """The clone with that one commit; None where the server doesn't give commits by id, or hasn't this one."""
         if found := cached_clone(self._server, id):
             return found[0]
-        folder = self._empty("one")
         try:
-            self._fetch(folder, ["--depth=1", f"--filter=blob:limit={self._server.largest_blob + 1}"], [id])
+            folder = self._fetch("one", [id], self._without_large, ["--depth=1"])
         except GitError as error:
-            if _is_about_the_id(error.stderr):
+            if any(sign in error.stderr for sign in _NOT_BY_ID):
                 return None
             raise
         return self._keep(folder, id)
-
-    def _all_refs(self, name: str, filter: str) -> Path:
-        folder = self._empty(name)
-        try:
-            self._fetch(folder, [filter], _ALL_REFS)
-        except GitError as error:
-            if "filter" not in error.stderr and "capabilities" not in error.stderr:
-                raise
-            folder = self._empty(f"{name}-plain")
-            self._fetch(folder, [], _ALL_REFS)
-        return folder
 
     def _empty(self, name: str) -> Path:
         folder = self._folder / name
         lay_out(folder)
         return folder
 
-    def _fetch(self, folder: Path, options: Sequence[str], refs: Sequence[str]) -> None:
+    @property
+    def _without_large(self) -> str:
+        return f"--filter=blob:limit={self._server.largest_blob + 1}"
+
+    def _fetch(self, name: str, refs: Sequence[str], filter: str, options: Sequence[str] = ()) -> Path:
+        """A new folder with what was fetched, unfiltered where filters stand in the way."""
+        try:
+            return self._fetch_once(name, refs, [*options, filter])
+        except GitError as error:
+            # Git before 2.44 forgives nothing in a filtered fetch.
+            if not any(sign in error.stderr for sign in ("filter", "capabilities", *_FORGIVEN)):
+                raise
+        return self._fetch_once(f"{name}-plain", refs, options)
+
+    def _fetch_once(self, name: str, refs: Sequence[str], options: Sequence[str]) -> Path:
+        folder = self._empty(name)
         settings = [f"fetch.fsck.{name}=ignore" for name in _FORGIVEN]
         settings += ["transfer.fsckObjects=true", "fetch.fsckObjects=true", "submodule.recurse=false"]
         quiet = ["--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-maintenance"]
         self._git("fetch", *quiet, *options, "--", self._server.url, *refs, folder=folder, settings=settings)
         write_config(folder)  # git noted there that missing objects may be fetched from that server
+        return folder
 
     def _git(self, *command: str, folder: Path | None = None, settings: Sequence[str] = ()) -> str:
-        always = ["protocol.allow=never", f"protocol.{self._server.protocol}.allow=always", "credential.helper="]
+        always = [
+            "protocol.allow=never",
+            f"protocol.{self._server.protocol}.allow=always",
+            "credential.helper=",
+            "http.lowSpeedLimit=1",  # so that a fetch whose parent was killed doesn't wait for ever
+            f"http.lowSpeedTime={max(1, round(self._server.timeout))}",
+        ]
         options = [part for setting in [*always, *settings] for part in ("-c", setting)]
         answer = run_git(
             [*options, *command],
@@ -258,17 +270,6 @@ def discard(clone: Path) -> None:
 
 def as_repository(server: Server, clone: Path) -> Repository:
     return Repository(clone, clone, None, server.shown)
-
-
-def _is_about_the_id(stderr: str) -> bool:
-    signs = (
-        "not our ref",
-        "unadvertised object",
-        "shallow capabilities",
-        "does not support",
-        "couldn't find remote ref",
-    )
-    return any(sign in stderr for sign in signs)
 
 
 def _unreachable(server: Server, error: GitError) -> UserError:

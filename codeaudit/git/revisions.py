@@ -36,7 +36,11 @@ def resolve(view: Path, revision: str, deadline: float) -> str | None:
 
 
 class NoSuchCommit(UserError):
-    """A revision that names no commit of this repository."""
+    """A revision that names no commit of this repository; `shared` characters of it begin some commit's id there."""
+
+    def __init__(self, what: str, *, hint: str = "", shared: int = 0) -> None:
+        super().__init__(what, hint=hint)
+        self.shared = shared
 
 
 def no_such_commit(shown: str, revision: str, near: list[str]) -> NoSuchCommit:
@@ -44,10 +48,10 @@ def no_such_commit(shown: str, revision: str, near: list[str]) -> NoSuchCommit:
     what = f"{shown}: there is no commit '{printable(revision)}'"
     if near and is_abbreviation(revision) and all(id.startswith(revision.lower()) for id in near):
         what = f"{shown}: '{printable(revision)}' is the beginning of more than one commit"
-        return NoSuchCommit(what, hint=f"write more of it: {_named(near)}")
+        return NoSuchCommit(what, hint=f"write more of it: {_named(near)}", shared=len(revision))
     if near:
         count = _shared(revision.lower(), near[0])
-        return NoSuchCommit(what, hint=f"sharing its first {count} characters: {_named(near)}")
+        return NoSuchCommit(what, hint=f"sharing its first {count} characters: {_named(near)}", shared=count)
     if is_abbreviation(revision):
         return NoSuchCommit(what, hint="and none that begins like it; check the id, and that the clone is not shallow")
     return NoSuchCommit(what, hint="check its spelling; a commit id, a branch or a tag is wanted")

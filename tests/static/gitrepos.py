@@ -207,8 +207,9 @@ def daemon_server(root: Path) -> Iterator[str]:
                 except OSError:
                     return
                 with connection:
+                    end = connection.fileno()
                     subprocess.run(
-                        command, stdin=connection, stdout=connection, stderr=subprocess.DEVNULL, env=_ENVIRONMENT
+                        command, stdin=end, stdout=end, stderr=subprocess.DEVNULL, env=_ENVIRONMENT, check=False
                     )
 
         thread = threading.Thread(target=serve, daemon=True)
