@@ -113,14 +113,14 @@ class RunDirectory:
     def unit(self, key: str) -> bytes | None:
         """What was saved under `key`; None where nothing was, or where it was damaged since and must be made again."""
         try:
-            return _unseal(key.encode(), self._file(key).read_bytes())
+            return _unseal(_name("", key), self._file(key).read_bytes())
         except OSError:
             return None
 
     def save(self, key: str, data: bytes) -> None:
         """Save a finished unit. Raises `UserError` where it can't be kept (a full disk)."""
         try:
-            _write(self._file(key), _seal(key.encode(), data))
+            _write(self._file(key), _seal(_name("", key), data))
         except OSError as error:
             raise self._trouble(error) from None
 
@@ -128,15 +128,15 @@ class RunDirectory:
         """The keys of the undamaged units, sorted."""
         found = []
         for file in self._units.glob("*.unit"):
-            with suppress(OSError, UnicodeDecodeError):
+            with suppress(OSError):
                 sealed = file.read_bytes()
                 name = _sealed_name(sealed)
                 if name is not None and _unseal(name, sealed) is not None:
-                    found.append(name.decode())
+                    found.append(name.decode("utf-8", "surrogateescape").removeprefix("0:"))
         return sorted(found)
 
     def _file(self, key: str) -> Path:
-        return self._units / f"{hashlib.blake2b(key.encode(), digest_size=20).hexdigest()}.unit"
+        return self._units / f"{hashlib.blake2b(_name('', key), digest_size=20).hexdigest()}.unit"
 
     def _trouble(self, error: OSError) -> UserError:
         shown = printable(str(self.path))
@@ -153,20 +153,16 @@ class RunDirectory:
         except ValueError:
             raise UserError(f"{shown}/manifest.json: damaged", hint="delete the folder and run again") from None
         for key in sorted({*there, *wanted}):
-            if there.get(key, _ABSENT) != wanted.get(key, _ABSENT):
-                had, has = (_short(side.get(key, _ABSENT)) for side in (there, wanted))
+            had, has = (json.dumps(side[key], sort_keys=True) if key in side else "unset" for side in (there, wanted))
+            if had != has:
                 raise UserError(
-                    f"{shown}: the folder holds a run with {printable(str(key))} {had}, and this one has {has}",
+                    f"{shown}: the folder holds a run with {printable(key)} {_short(had)}, and this one has {_short(has)}",
                     hint="go on with the same settings, or name another folder",
                 )
 
 
-_ABSENT = object()
-
-
-def _short(value: object) -> str:
-    text = "unset" if value is _ABSENT else printable(json.dumps(value, sort_keys=True))
-    return text if len(text) <= 80 else text[:77] + "..."
+def _short(text: str) -> str:
+    return printable(text if len(text) <= 80 else text[:77] + "...")
 
 
 def _name(namespace: str, key: str) -> bytes:
