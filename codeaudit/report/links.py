@@ -27,7 +27,8 @@ def blob_url(target: TargetInfo, place: Place) -> str | None:
     match = _REPOSITORY.fullmatch(repo)
     if match is None or target.dirty or is_dependency(place):
         return None
-    shape = _SHAPES.get(match["host"].lower())
+    host = match["host"].lower()
+    shape = _SHAPES.get("gitlab.com" if host.startswith("gitlab.") else host)
     if shape is None:
         return None
     path = quote(place.file.encode("utf-8", "surrogateescape"), safe="/")
