@@ -18,6 +18,7 @@ from codeaudit_runtime.spaces import ActionSpec, AnyArray
 
 BLIND_STEPS = 500  # steps of every slot over which a blind policy's action frequencies are taken
 MAX_CONSTANTS = 27
+BLIND = "blind"
 RANDOM_WEIGHTS = "random_weights"
 
 
@@ -41,7 +42,7 @@ def reference_agent(
         return FixedHead(Chosen(_constant(value, actions)), actions)
     if checkpoint is None:
         raise UserError(f"reference {name!r} needs a checkpoint")
-    if kind == "blind":
+    if kind == BLIND:
         return blind_policy(checkpoint, environment, draw)
     if kind == RANDOM_WEIGHTS:
         return checkpoint.policy  # the caller loaded it with weights drawn anew

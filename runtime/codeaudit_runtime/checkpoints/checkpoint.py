@@ -20,5 +20,6 @@ class Checkpoint:
     value_based: bool = False  # greedy is its policy; its other rule is epsilon-greedy
     exploration_rate: float | None = None  # the epsilon that the checkpoint carries
     discount: float | None = None
+    state_dependent_noise: bool = False  # gSDE
     noise_period: int = -1  # gSDE: steps between two draws of the matrix in training; -1: once a roll-out
     notes: tuple[str, ...] = field(default=())

@@ -61,6 +61,7 @@ def checkpoint_from_sb3(content: bytes, where: str, sha256: str, weights_seed: i
         value_based=value_based,
         exploration_rate=_number(fields, "exploration_rate") if value_based else None,
         discount=_number(fields, "gamma"),
+        state_dependent_noise=tensors.has("log_std") and tensors.take("log_std").dim() == 2,
         noise_period=int(_number(fields, "sde_sample_freq") or -1),
     )
 

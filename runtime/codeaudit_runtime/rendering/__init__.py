@@ -1,0 +1,1 @@
+"""Measurements and verdicts as JSON, tables, Markdown and HTML. Renders; decides nothing."""

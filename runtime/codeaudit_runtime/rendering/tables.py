@@ -1,0 +1,144 @@
+"""The rows of the tables that every text format shows. Plain strings; no markup and no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from codeaudit_runtime.episodes import EpisodeRow
+from codeaudit_runtime.measurements import CheckpointMeasurement, RuleMeasurement
+from codeaudit_runtime.plan import Plan
+from codeaudit_runtime.rendering.json_report import floor_report
+from codeaudit_runtime.verify import Verified
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def number(value: float | None) -> str:
+    """Two decimals below a hundred, one above: what a table of returns can hold."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def mean_and_std(rule: RuleMeasurement) -> str:
+    return f"{number(rule.summary.mean)} ± {number(rule.summary.std)}"
+
+
+def verdict_table(verified: Sequence[Verified]) -> Table:
+    """One row a checkpoint: published, each rule, floor, which rule fits, the verdicts."""
+    rows = []
+    for one in verified:
+        measurement = one.measurement
+        published = measurement.rows.published
+        first, others = measurement.rules[0], measurement.rules[1:]
+        verdicts = {verdict.prediction: verdict.verdict for verdict in one.verdicts}
+        rows.append(
+            (
+                measurement.rows.id,
+                f"{number(published.mean)} ± {number(published.std)}" if published else "–",
+                f"{mean_and_std(first)} {first.call}",
+                "; ".join(f"{rule.rule} {mean_and_std(rule)} {rule.call}" for rule in others),
+                mean_and_std(measurement.floor),
+                one.fits or "–",
+                "; ".join(f"{kind} {word}" for kind, word in verdicts.items()),
+            )
+        )
+    columns = ("checkpoint", "published", "greedy", "other rule", "floor", "fits", "verdicts")
+    return Table("Published numbers against the rules", columns, tuple(rows))
+
+
+def detail_lines(verified: Sequence[Verified]) -> list[tuple[str, str, str]]:
+    """(checkpoint, verdict, sentence) for every prediction."""
+    return [
+        (one.measurement.rows.id, f"{verdict.prediction}: {verdict.verdict}", verdict.detail)
+        for one in verified
+        for verdict in one.verdicts
+    ]
+
+
+def rule_table(one: CheckpointMeasurement) -> Table:
+    """One row a rule of one checkpoint, the floor and the stricter references below."""
+    columns = (
+        "policy",
+        "return",
+        "95% interval",
+        "episodes",
+        "− floor",
+        "call",
+        "length",
+        "cut",
+        "entropy",
+        "revisits",
+    )
+    rows = []
+    for rule in (*one.rules, one.floor, *one.references):
+        summary = rule.summary
+        floor = rule.floor
+        difference = "–"
+        if floor is not None:
+            against = floor.comparison
+            difference = f"{number(against.difference)} [{number(against.low)}, {number(against.high)}]"
+        rows.append(
+            (
+                rule.rule,
+                mean_and_std(rule),
+                f"[{number(summary.low)}, {number(summary.high)}]",
+                str(summary.episodes),
+                difference,
+                rule.call or "–",
+                f"{summary.length:.0f}",
+                f"{summary.truncated:.0%}",
+                "–" if summary.entropy is None else f"{summary.entropy:.3f}",
+                f"{summary.revisits:.3f}",
+            )
+        )
+    return Table(f"{one.rows.id} on {one.rows.environment}", columns, tuple(rows))
+
+
+def comparison_lines(one: CheckpointMeasurement) -> list[str]:
+    """Sentences on paired differences and on the first-finished bias."""
+    lines = [
+        f"{pair.first} − {pair.second}: {pair.returns.difference:+.3g} "
+        f"[{pair.low:.3g}, {pair.high:.3g}] over {len(pair.differences)} pairs, adjusted p {pair.adjusted_p:.2g}"
+        for pair in one.pairs
+    ]
+    lines += [
+        f"{item.rule}: the first {item.episodes} episodes to finish would have given {number(item.mean)}, "
+        f"{item.bias:+.3g} [{item.low:.3g}, {item.high:.3g}] against balanced episodes"
+        for item in one.first_finished
+    ]
+    return lines
+
+
+def floor_table(environment: str, rows: Sequence[EpisodeRow], plan: Plan) -> Table:
+    sets = floor_report(environment, rows, plan, (), {})["level_sets"]
+    table = tuple(
+        (
+            name,
+            f"{number(own['mean'])} ± {number(own['std'])}",
+            number(own["sem"]),
+            number(own["sem_episode"]),
+            str(own["episodes"]),
+            ", ".join(number(draw["mean"]) for draw in own["draws"]),
+            f"{own['length']:.0f}",
+        )
+        for name, own in sets.items()
+    )
+    columns = ("levels", "return", "sem of draws", "sem of episodes", "episodes", "draws", "length")
+    return Table(f"Floor of {environment}: a uniform-random policy", columns, table)
+
+
+def protocol_line(plan: Plan, changes: Sequence[str]) -> str:
+    cap = f", at most {plan.step_cap} steps an episode" if plan.step_cap else ""
+    line = (
+        f"plan {plan.hash[:12]}: draws {', '.join(map(str, plan.draws))}, {plan.episodes_per_draw} episodes each, "
+        f"the same quota for every slot, {plan.burn_in} burn-in{cap}; "
+        "one run an agent: variation from run to run is unknown"
+    )
+    return line if not changes else f"{line}. Changed since the run began: {'; '.join(changes)}"
