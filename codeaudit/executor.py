@@ -7,10 +7,12 @@ doesn't change what they give.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from typing import Any, TypeVar
 
 from codeaudit.errors import UserError
@@ -50,9 +52,13 @@ def open_executor(spec: str = "", workers: int = 1) -> Iterator[Executor]:
         if workers == 1:
             yield InProcessExecutor()
             return
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread)
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_settle)
         try:
             yield pool
+        except BaseException:
+            for process in list((pool._processes or {}).values()):  # don't wait for units that nobody wants any more
+                process.kill()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
     elif spec.startswith("dask://"):
@@ -71,31 +77,50 @@ def map_units(
 ) -> list[R]:
     """The results in the order of the units. `on_done(index, result)` is called here as each comes back, in any order.
 
-    The first exception of a unit is raised again here, after the units not yet begun are cancelled.
+    The first exception of a unit is raised again here, after the units not yet begun are cancelled. Raises `UserError`
+    where a worker process died.
     """
     results: dict[int, R] = {}
     pending: dict[Future[R], int] = {}
-    waiting = iter(enumerate(units))
+
+    def take(done: Iterable[Future[R]]) -> None:
+        for future in done:
+            index = pending.pop(future)
+            results[index] = future.result()
+            if on_done is not None:
+                on_done(index, results[index])
+
     try:
-        while True:
-            while len(pending) < _IN_FLIGHT and (following := next(waiting, None)) is not None:
-                index, unit = following
-                pending[executor.submit(function, unit)] = index
-            if not pending:
-                return [results[index] for index in range(len(units))]
-            for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                index = pending.pop(future)
-                results[index] = future.result()
-                if on_done is not None:
-                    on_done(index, results[index])
+        for index, unit in enumerate(units):
+            future = executor.submit(function, unit)
+            pending[future] = index
+            if future.done():  # computed here: what `on_done` saves must not wait for the units after it
+                take([future])
+            elif len(pending) == _IN_FLIGHT:
+                take(wait(pending, return_when=FIRST_COMPLETED).done)
+        while pending:
+            take(wait(pending, return_when=FIRST_COMPLETED).done)
+    except BrokenExecutor:
+        raise UserError("a worker process died", hint="it may have run out of memory: use fewer --workers") from None
     finally:
         for future in pending:
             future.cancel()
+    return [results[index] for index in range(len(units))]
 
 
-def _one_thread() -> None:
+def _settle() -> None:
+    """A worker computes with one thread, dies quietly of Ctrl-C, and doesn't outlive its parent."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = parent_process()
+    assert parent is not None
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 @contextmanager

@@ -11,16 +11,16 @@ import os
 import pickle
 import resource
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,10 +42,10 @@ def run_isolated(
 
     A child serves many units and is replaced only after it died. `timeout` is in seconds of a unit's computing time (so
     that a busy machine doesn't change results); one that computes nothing is ended after three times as long. Children
-    end with the generator, whatever ends it, and soon after their parent is killed. `function` and the units must be
-    picklable where this process has several threads, because it can't fork then.
+    end with the generator, whatever ends it, and soon after their parent is killed. Where this process has several
+    threads it can't fork: then `function` must be importable by its name and the units picklable.
     """
-    start = _forking(function, units, timeout) if _may_fork() else _spawning(function, units, timeout)
+    start = _forking(function, units, timeout) if _may_fork() else _starting(function, units, timeout)
     busy: dict[Connection, tuple[_Child, int]] = {}
     waiting = iter(range(len(units)))
     try:
@@ -72,9 +72,18 @@ def run_isolated(
             child.end()
 
 
+class _Process(Protocol):
+    @property
+    def exitcode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class _Child:
-    process: BaseProcess
+    process: _Process
     pipe: Connection
     message: Callable[[int], Any]  # what tells the child which unit is meant
 
@@ -128,17 +137,42 @@ def _forking(function: Callable[[T], R], units: Sequence[T], timeout: float) -> 
     return start
 
 
-def _spawning(function: Callable[[T], R], units: Sequence[T], timeout: float) -> Callable[[list[Connection]], _Child]:
-    context = get_context("spawn")
+_PROGRAM = "import sys; sys.path[:] = {path!r}; from codeaudit.isolation import _main; _main({handle})"
 
+
+class _Interpreter:
+    """A fresh Python. Unlike multiprocessing's it doesn't run the caller's script again, which need not expect that."""
+
+    def __init__(self, pipe: Connection) -> None:
+        program = _PROGRAM.format(path=sys.path, handle=pipe.fileno())
+        self._process = subprocess.Popen([sys.executable, "-c", program], pass_fds=[pipe.fileno()])
+
+    @property
+    def exitcode(self) -> int | None:
+        return self._process.returncode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def join(self) -> None:
+        self._process.wait()
+
+
+def _starting(function: Callable[[T], R], units: Sequence[T], timeout: float) -> Callable[[list[Connection]], _Child]:
     def start(siblings: list[Connection]) -> _Child:
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, [], function, timeout), daemon=True)
-        process.start()
+        ours, theirs = Pipe()
+        process = _Interpreter(theirs)
         theirs.close()
+        ours.send((function, timeout))
         return _Child(process, ours, lambda index: units[index])
 
     return start
+
+
+def _main(handle: int) -> None:
+    pipe: Connection = Connection(handle)
+    function, timeout = pipe.recv()
+    _serve(pipe, [], function, timeout)
 
 
 def _serve(pipe: Connection, held: list[Connection], work: Callable[[Any], Any], timeout: float) -> None:
@@ -173,3 +207,4 @@ def _settle() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
+    sys.stdout = sys.stderr = os.fdopen(nowhere, "w")  # the inherited ones may hold text, or write elsewhere

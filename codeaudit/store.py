@@ -155,8 +155,9 @@ class RunDirectory:
         for key in sorted({*there, *wanted}):
             had, has = (json.dumps(side[key], sort_keys=True) if key in side else "unset" for side in (there, wanted))
             if had != has:
+                name = printable(key)
                 raise UserError(
-                    f"{shown}: the folder holds a run with {printable(key)} {_short(had)}, and this one has {_short(has)}",
+                    f"{shown}: the folder holds a run with {name} {_short(had)}, and this one has {_short(has)}",
                     hint="go on with the same settings, or name another folder",
                 )
 
