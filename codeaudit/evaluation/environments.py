@@ -1,0 +1,342 @@
+"""Where the environment of a rollout is made, and whether the code sets it apart from the one that is trained on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from codeaudit.evaluation import words
+from codeaudit.evaluation.sites import Place
+from codeaudit.facts import tree as t
+from codeaudit.program.frames import Frame, FunctionValue, Instance
+from codeaudit.program.index import Function, last_name
+from codeaudit.program.resolve import Resolver
+from codeaudit.program.values import Evaluator
+
+LEVELS = re.compile(
+    r"(num_levels|start_level|levels?$|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
+    r"intensity|theme|difficult\w*|maze\w*|^maps?$|scenario|^task(_name|_id|s)?$|env_name|env_id|^env$|^id$|domain\w*|resource_files|"
+    r"video\w*|color\w*|distract\w*|^game$|unseen|context|dataset|variation|themes?|episodes_config|scene\w*|world)",
+    re.I,
+)
+SWITCH = re.compile(r"^(is_?)?(test|eval|evaluate|evaluation|valid|validation|train|training|heldout|full_distribution)(_env|_mode|ing|_worker|_set|_levels)?$", re.I)
+SEPARATING = re.compile(r"(level|distribution|background|split|theme|difficult|maze|scenario|scene|unseen|resource|video|color|distract|seen|heldout|held_out|world)", re.I)
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """The call that makes an environment, and the names under which the environment travelled to the step."""
+
+    call: t.Call | None
+    frame: Frame
+    names: tuple[str, ...]
+    optional: bool = False  # an optional parameter that no caller fills
+
+    @property
+    def place(self) -> Place | None:
+        return Place(self.frame.function.module.path, self.call.line) if self.call is not None else None
+
+
+class Environments:
+    def __init__(self, resolver: Resolver, evaluator: Evaluator) -> None:
+        self.resolver = resolver
+        self.evaluator = evaluator
+
+    # --- where it is made -------------------------------------------------------------------------------------------
+
+    def made(self, node: t.Node, frame: Frame) -> list[Made]:
+        """The calls that make the environment an expression means, in this frame."""
+        found: list[Made] = []
+        self._follow(node, frame, (), found, 0, set())
+        return found
+
+    def _follow(self, node: t.Node, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
+        key = (id(node), *frame.key)
+        if depth > 16 or key in seen or len(found) > 8:
+            return
+        seen.add(key)
+        name = last_name(node)
+        if isinstance(node, t.Name):
+            self._name(node, frame, (*names, name), found, depth, seen)
+        elif isinstance(node, t.Attr):
+            dotted = t.dotted(node)
+            local = self.resolver.definitions(dotted, frame) if dotted else None
+            if local:
+                for d in local[0][-3:]:
+                    self._follow(d.value, local[1], (*names, name), found, depth + 1, seen)
+                if found:
+                    return
+            for owner in self.resolver.types(node.obj, frame):
+                if isinstance(owner, Instance):
+                    for expression, selector, where in self.attribute(owner, node.name):
+                        if not selector:
+                            self._follow(expression, where, (*names, name), found, depth + 1, seen)
+            if not found and name in ("unwrapped", "env", "venv", "envs"):
+                self._follow(node.obj, frame, names, found, depth + 1, seen)
+        elif isinstance(node, t.Call):
+            inner = self.wrapped(node, frame)
+            if inner is not None:
+                self._follow(inner, frame, names, found, depth + 1, seen)
+                if found:
+                    return
+            if isinstance(node.func, t.Attr) and last_name(node.func) in ("unwrapped", "to", "reset", "__enter__"):
+                self._follow(node.func.obj, frame, names, found, depth + 1, seen)
+                return
+            found.append(Made(node, frame, names))
+        elif isinstance(node, t.Sub):
+            self._follow(node.obj, frame, names, found, depth + 1, seen)
+        elif isinstance(node, t.Cond):
+            self._follow(node.body, frame, names, found, depth + 1, seen)
+            self._follow(node.orelse, frame, names, found, depth + 1, seen)
+        elif isinstance(node, t.Bool):
+            self._follow(node.left, frame, names, found, depth + 1, seen)
+            self._follow(node.right, frame, names, found, depth + 1, seen)
+        elif isinstance(node, t.Comp):
+            self._follow(node.element, frame, names, found, depth + 1, seen)
+        elif isinstance(node, t.Seq):
+            for item in node.items[:2]:
+                self._follow(item, frame, names, found, depth + 1, seen)
+
+    def attribute(self, owner: Instance, name: str) -> list[tuple[t.Node, tuple[int | str, ...], Frame]]:
+        """Where an attribute comes from; through a library's base class, the constructor argument of the same name."""
+        found = self.resolver.attribute_definitions(owner, name)
+        if found:
+            return found
+        own = self.resolver.method(owner.info, "__init__")
+        if own is not None:
+            frame = self.resolver.method_frame(owner, own)
+            for event in own.flow.calls:
+                if last_name(event.call.func) == "__init__":
+                    for arg in event.call.args:
+                        if arg.name == name:
+                            return [(arg.value, (), frame)]
+        if owner.call is not None and owner.frame is not None:
+            for arg in owner.call.args:
+                if arg.name == name:
+                    return [(arg.value, (), owner.frame)]
+        return []
+
+    def _name(self, node: t.Name, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
+        function: Function | None = frame.function
+        current: Frame | None = frame
+        while function is not None and current is not None:
+            definitions = [d for d in function.flow.definitions.get(node.id, ()) if d.kind in ("assign", "with", "loop")]
+            if definitions:
+                for d in definitions[:4]:
+                    value: t.Node = d.value
+                    for step in d.selector:
+                        if isinstance(value, t.Seq) and isinstance(step, int) and step < len(value.items):
+                            value = value.items[step]
+                    self._follow(value, current, names, found, depth + 1, seen)
+                return
+            parameter = function.parameter(node.id)
+            if parameter is not None:
+                argument = self.resolver.argument(node.id, current)
+                if argument is not None:
+                    self._follow(argument[0], argument[1], names, found, depth + 1, seen)
+                elif current.call is not None and parameter.default is not None:
+                    found.append(Made(None, current, names, optional=True))
+                elif current.parent is None:
+                    found.append(Made(None, current, names, optional=parameter.default is not None))
+                return
+            function = function.outer
+            current = current.closure or (Frame(function) if function is not None else None)
+        module = frame.function.module
+        if frame.function is not module.body:
+            for d in module.body.flow.definitions.get(node.id, ())[:3]:
+                self._follow(d.value, Frame(module.body), names, found, depth + 1, seen)
+
+    def wrapped(self, call: t.Call, frame: Frame) -> t.Node | None:
+        """The environment that a wrapper is put around, if the call is one: an argument that is itself an environment."""
+        for arg in call.args[:3]:
+            if arg.name not in ("", "env", "venv", "envs", "environment"):
+                continue
+            value = arg.value
+            if isinstance(value, (t.Name, t.Attr)) and words.ENVIRONMENT.search(last_name(value)):
+                if isinstance(value, t.Attr) and last_name(value.obj) in ("args", "cfg", "config", "self", "FLAGS", "opt"):
+                    if last_name(value.obj) != "self":
+                        continue  # `args.env` is a name of an environment
+                if isinstance(value, t.Name) and self._is_text(value, frame):
+                    continue
+                return value
+            if isinstance(value, t.Call) and (
+                words.ENVIRONMENT.search(last_name(value.func)) or last_name(value.func) in ("make", "DummyVecEnv", "SubprocVecEnv")
+                or last_name(value.func).endswith(("Env", "Wrapper", "Monitor"))
+            ):
+                return value
+        return None
+
+    def _is_text(self, node: t.Name, frame: Frame) -> bool:
+        known = self.evaluator.evaluate(node, frame)
+        return known is not None and isinstance(known.value, str)
+
+    # --- is it set apart? -------------------------------------------------------------------------------------------
+
+    def signature(self, made: Made) -> dict[str, tuple[str, object]]:
+        """The arguments that choose levels, tasks or splits: name → (source text, value where known)."""
+        call = made.call
+        if call is None:
+            return {}
+        names: list[str] = []
+        for value in self.resolver.targets(call, made.frame)[:1]:
+            if isinstance(value, FunctionValue):
+                names = [p.name for p in value.function.parameters]
+        if not names:
+            for instance in self.resolver.types(call, made.frame)[:1]:
+                if isinstance(instance, Instance):
+                    init = self.resolver.method(instance.info, "__init__")
+                    names = [p.name for p in init.parameters] if init else []
+        out: dict[str, tuple[str, object]] = {}
+        index = 0
+        for arg in call.args:
+            key = arg.name
+            if not key:
+                key = names[index] if index < len(names) else ("id" if index == 0 else f"#{index}")
+                index += 1
+            if LEVELS.search(key) or SWITCH.match(key):
+                known = self.evaluator.evaluate(arg.value, made.frame)
+                out[key] = (source_text(arg.value), known.value if known is not None else _UNKNOWN)
+        return out
+
+    def set_apart(self, made: Made, training: list[Made]) -> bool:
+        """Whether the environment's levels, task or split differ from those of the training environments."""
+        call = made.call
+        if call is None:
+            return False
+        if self._test_switch(call, made.frame):
+            return True
+        mine = self.signature(made)
+        for key, (text, value) in mine.items():
+            if SWITCH.match(key) and self._says_test(key, value) and self._separates(call, key, made.frame):
+                return True
+        for other in training:
+            if other.call is None:
+                continue
+            if other.call is call:
+                if other.frame.function is not made.frame.function or other.frame.key == made.frame.key:
+                    continue
+            elif last_name(other.call.func) != last_name(call.func):
+                continue
+            theirs = self.signature(other)
+            if self._differs(mine, theirs):
+                return True
+        return any(
+            words.HELDOUT_NAME.search(last_name(arg.value)) and LEVELS.search(arg.name or last_name(arg.value))
+            for arg in call.args
+            if isinstance(arg.value, (t.Attr, t.Name))
+        )
+
+    def _differs(self, mine: dict[str, tuple[str, object]], theirs: dict[str, tuple[str, object]]) -> bool:
+        for key in mine.keys() | theirs.keys():
+            if SWITCH.match(key) or key not in mine or key not in theirs:
+                if key in ("num_levels", "start_level", "levels", "level_seeds", "seeds") and (key in mine) != (key in theirs):
+                    return True
+                continue
+            a, b = mine[key], theirs[key]
+            if a[0] == b[0]:
+                continue
+            if a[1] is not _UNKNOWN and b[1] is not _UNKNOWN:
+                # A literal zero beside an option that happens to default to zero still says "all levels".
+                literal = a[0].lstrip("-").isdigit() != b[0].lstrip("-").isdigit()
+                if a[1] != b[1] or (literal and "level" in key):
+                    return True
+                continue
+            if any(w in a[0].lower() for w in ("test", "eval", "unseen", "valid", "heldout")) or "level" in key or "seeds" in key:
+                return True
+            if _UNKNOWN in (a[1], b[1]) and a[1] is not b[1] and key not in ("env_name", "env_id", "env", "id", "game"):
+                return True
+        return False
+
+    @staticmethod
+    def _says_test(key: str, value: object) -> bool:
+        low = key.lower()
+        if value is _UNKNOWN or value is None:
+            return False
+        if "train" in low:
+            return value is False or value == 0
+        if isinstance(value, str):
+            return any(w in value.lower() for w in ("test", "eval", "valid"))
+        return bool(value)
+
+    def _separates(self, call: t.Call, key: str, frame: Frame) -> bool:
+        """Whether a test switch changes levels or tasks in the function it is given to; a library's is believed."""
+        targets = [v for v in self.resolver.targets(call, frame) if isinstance(v, FunctionValue)]
+        for instance in self.resolver.types(call, frame):
+            if isinstance(instance, Instance):
+                init = self.resolver.method(instance.info, "__init__")
+                if init is not None:
+                    targets.append(FunctionValue(init, instance))
+        if not targets:
+            return True
+        return any(self._used_for_levels(v.function, key, 0) for v in targets)
+
+    def _used_for_levels(self, function: Function, key: str, depth: int) -> bool:
+        if depth > 2:
+            return False
+        for node in t.walk_body(function.node.body):
+            if isinstance(node, (t.If, t.Cond)) and _mentions(node.test, key):
+                inside = t.walk(node)
+                if any(SEPARATING.search(_word(part)) for part in inside if isinstance(part, (t.Name, t.Attr, t.Arg, t.Const))):
+                    return True
+            elif isinstance(node, t.Call):
+                for arg in node.args:
+                    if _mentions(arg.value, key):
+                        if SEPARATING.search(arg.name):
+                            return True
+                        for value in self.resolver.targets(node, Frame(function))[:1]:
+                            if isinstance(value, FunctionValue) and arg.name:
+                                if self._used_for_levels(value.function, arg.name, depth + 1):
+                                    return True
+        return False
+
+    def _test_switch(self, call: t.Call, frame: Frame) -> bool:
+        """An argument whose value is chosen by a test flag: `num_levels = 0 if is_test_worker else n`."""
+        for arg in call.args:
+            for test in self._tests_of(arg.value, frame):
+                for part in t.walk(test):
+                    if isinstance(part, (t.Name, t.Attr)) and re.search(r"(test|eval|heldout|valid)", last_name(part), re.I):
+                        if LEVELS.search(arg.name or "") or LEVELS.search(last_name(arg.value)):
+                            return True
+        return False
+
+    def _tests_of(self, node: t.Node, frame: Frame) -> list[t.Node]:
+        if isinstance(node, t.Cond):
+            return [node.test]
+        if isinstance(node, t.Name):
+            found = self.resolver.definitions(node.id, frame)
+            if found:
+                return [x for d in found[0] for x in ([d.value.test] if isinstance(d.value, t.Cond) else [])] + [
+                    guard[0] for d in found[0] for guard in d.context.guards if len(found[0]) > 1
+                ]
+        return []
+
+
+class _Unknown:
+    def __repr__(self) -> str:
+        return "unknown"
+
+
+_UNKNOWN = _Unknown()
+
+
+def _mentions(node: t.Node, name: str) -> bool:
+    return any(last_name(p) == name for p in t.walk(node) if isinstance(p, (t.Name, t.Attr)))
+
+
+def _word(node: t.Node) -> str:
+    if isinstance(node, t.Arg):
+        return node.name
+    if isinstance(node, t.Const):
+        return node.value if isinstance(node.value, str) and len(node.value) < 40 else ""
+    return last_name(node)
+
+
+def source_text(node: t.Node) -> str:
+    """A short canonical text of an expression, for comparing two arguments."""
+    if isinstance(node, t.Const):
+        return repr(node.value)
+    dotted = t.dotted(node)
+    if dotted:
+        return dotted
+    inner = ",".join(source_text(c) for c in t.children(node))
+    return f"{type(node).__name__}({inner})"[:200]

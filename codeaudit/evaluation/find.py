@@ -1,0 +1,301 @@
+"""From a program to its evaluation sites: the order in which the questions are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from codeaudit.evaluation import words
+from codeaudit.evaluation.agents import agent_of
+from codeaudit.evaluation.classify import Classified, Classifier
+from codeaudit.evaluation.contexts import contexts
+from codeaudit.evaluation.delegated import delegated_sites
+from codeaudit.evaluation.draws import Tracer
+from codeaudit.evaluation.environments import Environments, Made
+from codeaudit.evaluation.purpose import Use, use_of
+from codeaudit.evaluation.reported import report_site
+from codeaudit.evaluation.rollouts import Finder, Rollout, Selection
+from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
+from codeaudit.facts import tree as t
+from codeaudit.program.frames import Frame
+from codeaudit.program.index import Function, Program, last_name
+from codeaudit.program.libraries import Libraries
+from codeaudit.program.options import Options
+from codeaudit.program.resolve import Resolver
+from codeaudit.program.values import Evaluator
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A rollout with what it is for and the ways into it."""
+
+    rollout: Rollout
+    use: Use
+    frames: tuple[Frame, ...]
+
+
+class Audit:
+    """The tools of one analysis, made once."""
+
+    def __init__(self, program: Program, options: Options, libraries: Libraries) -> None:
+        self.program = program
+        self.resolver = Resolver(program)
+        self.evaluator = Evaluator(self.resolver, options)
+        self.tracer = Tracer(self.resolver, self.evaluator, libraries)
+        self.finder = Finder(self.resolver)
+        self.environments = Environments(self.resolver, self.evaluator)
+        self.classifier = Classifier(self.tracer)
+        self.libraries = libraries
+        self.notes: list[str] = []
+
+    def sites(self) -> list[EvaluationSite]:
+        """Every evaluation site of the program, in order of file and line."""
+        found = self._rollouts()
+        training = [f for f in found if f.use.kind == "training"]
+        self._training_environments = [m for f in training for frame in f.frames[:6]
+                                       for m in self.environments.made(f.rollout.environment, frame)]  # fmt: skip
+        for f in training:
+            self.classifier.learn_training(f.rollout, list(f.frames))
+        sites: list[EvaluationSite] = []
+        for f in found:
+            if f.use.kind in ("evaluation", "demo"):
+                sites.extend(self._measured(f))
+        for f in training:
+            sites.extend(self._set_apart(f))
+        sites.extend(delegated_sites(self))
+        sites = [s for s in sites if s.file.rpartition(":")[0] == ""]
+        if not any(s.role != "demo" and s.agent != "random" for s in sites):
+            for f in training:
+                sites.extend(self._training_returns(f))
+        return _unique(sites)
+
+    # --- raw material -----------------------------------------------------------------------------------------------
+
+    def _rollouts(self) -> list[Found]:
+        found = []
+        for function in self.program.functions:
+            if function.module.package:
+                continue
+            rollouts = self.finder.rollouts(function)
+            for rollout in rollouts:
+                if not rollout.selections:
+                    continue
+                use = use_of(rollout, rollouts, self.resolver)
+                if use.kind == "none" or self.is_dead(function):
+                    continue
+                found.append(Found(rollout, use, tuple(contexts(function, self.resolver))))
+        return found
+
+    def is_dead(self, function: Function) -> bool:
+        """A function that nobody calls, hands on, overrides or decorates."""
+        if function.name == "<module>" or function.node.decorators or function.outer is not None:
+            return False
+        if function.name in self.program.calls_by_name or function.name in self.program.names_used:
+            return False
+        if function.name.startswith("__") or function.name in ("main", "run", "forward", "step"):
+            return False
+        if function.owner is not None and self.resolver.library_bases(function.owner):
+            return False  # a framework may call it
+        return True
+
+    # --- measured rollouts ------------------------------------------------------------------------------------------
+
+    def _measured(self, f: Found) -> list[EvaluationSite]:
+        sites: list[EvaluationSite] = []
+        for selection in f.rollout.selections:
+            if self._explores(selection, f):
+                continue
+            classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
+            if all(c.rule == "uniform_random" for c in classified):
+                if not f.use.measured or f.use.kind == "demo" or not self._reports_mean(f.rollout.function):
+                    continue
+            for group in self._groups(classified):
+                sites.append(self._site(f, selection, group))
+        return sites
+
+    def _explores(self, selection: Selection, f: Found) -> bool:
+        """The random branch beside a policy's action: part of the other selection's rule, or a warm-up."""
+        if len(f.rollout.selections) == 1:
+            return False
+        draws = [d for frame in f.frames[:2] for d in self.tracer.draws(selection.node, frame, selection.context, selection.selector)]
+        return bool(draws) and all(d.rule == "uniform_random" for d in draws)
+
+    @staticmethod
+    def _reports_mean(function: Function) -> bool:
+        names = {last_name(e.call.func) for e in function.flow.calls}
+        return bool(names & {"mean", "average", "median", "sum", "std", "fmean"}) or any(
+            e.value is not None for e in function.flow.returns
+        )
+
+    def _groups(self, classified: list[Classified]) -> list[list[Classified]]:
+        """One group per rule and chooser that can really differ; guesses by name never make a further site."""
+        sure = [c for c in classified if c.sure and c.rule != "unknown"]
+        pool = sure or [c for c in classified if c.rule != "unknown"] or classified
+        if not sure:
+            return [pool]
+        groups: dict[tuple[Any, ...], list[Classified]] = {}
+        for c in pool:
+            groups.setdefault((c.rule, c.provenance), []).append(c)
+        return list(groups.values())
+
+    def _site(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
+        rollout, use = f.rollout, f.use
+        made = {id(c): self.environments.made(rollout.environment, c.frame) for c in group}
+        apart = [c for c in group if any(self.environments.set_apart(m, self._others(m)) for m in made[id(c)])]
+        chosen = (apart or group)[0]
+        environments = made[id(chosen)]
+        procedure = self._procedure(f, chosen)
+        if use.kind == "demo":
+            role = "demo"
+        elif apart:
+            role = "heldout"
+        elif environments and all(m.call is None and m.optional for m in environments):
+            role = "unknown"
+        else:
+            role = "same_env"
+        return self._build(rollout, selection, chosen, procedure, role, environments)
+
+    def _others(self, made: Made) -> list[Made]:
+        return [m for m in self._training_environments if m.call is not made.call or m.frame.key != made.frame.key]
+
+    def _build(
+        self, rollout: Rollout, selection: Selection, chosen: Classified, procedure: str, role: str, environments: list[Made]
+    ) -> EvaluationSite:
+        function = rollout.function
+        path = function.module.path
+        made = next((m for m in environments if m.place is not None), None)
+        draws = [*chosen.draws]
+        agent = agent_of(chosen.rule, draws, self._owners(chosen, function), function.qualified, path)
+        reported = report_site(function, rollout.event.context.order, chosen.frame)
+        evidence = [*chosen.evidence]
+        if made is not None and made.place is not None:
+            evidence.append(Evidence(made.place, "makes the environment"))
+        if reported is not None:
+            evidence.append(Evidence(reported, "reports the return"))
+        node = selection.node
+        confidence = "high" if chosen.sure and chosen.rule != "unknown" and not chosen.unknown else "low"
+        if confidence == "high" and (procedure == "unknown" or role == "unknown" or not chosen.draws):
+            confidence = "medium"
+        return EvaluationSite(
+            id="",
+            file=path,
+            line=node.line,
+            end_line=node.end_line if isinstance(node, t.Call) else node.line,
+            function=function.name,
+            agent=agent,
+            rule=chosen.rule,  # type: ignore[arg-type]
+            provenance=chosen.provenance,  # type: ignore[arg-type]
+            procedure=procedure,  # type: ignore[arg-type]
+            role=role,  # type: ignore[arg-type]
+            confidence=confidence,  # type: ignore[arg-type]
+            evidence=tuple(evidence),
+            epsilon=chosen.epsilon,
+            unknown=chosen.unknown,
+            default_site=chosen.default_site,
+            sink=chosen.sink,
+            env_site=made.place if made else None,
+            report_site=reported,
+        )
+
+    @staticmethod
+    def _owners(chosen: Classified, function: Function) -> list[str]:
+        owners = list(chosen.owners)
+        if function.owner is not None:
+            owners.append(function.owner.name)
+        return owners
+
+    # --- procedure --------------------------------------------------------------------------------------------------
+
+    def _procedure(self, f: Found, chosen: Classified) -> str:
+        if f.use.lockstep and not f.use.resets:
+            return "in_loop"
+        if f.use.resets:
+            return "fixed_checkpoint"
+        function = f.rollout.function
+        if any(m.call is not None and m.frame.function is function for m in self.environments.made(f.rollout.environment, chosen.frame)):
+            if function.name != "<module>" and not self._trains(function):
+                return "fixed_checkpoint"
+        if self._trains(function) and f.rollout.event.context.loops:
+            return "in_loop"
+        frame = chosen.frame
+        while frame.parent is not None:
+            caller = frame.parent.function
+            event = next((e for e in caller.flow.calls if e.call is frame.call), None)
+            if event is not None and event.context.loops:
+                inside = [e for e in caller.flow.calls if any(x is event.context.loops[-1] for x in e.context.loops)]
+                if any(isinstance(e.call.func, t.Attr) and e.call.func.name == "reset" for e in inside
+                       if e.context.order < event.context.order):  # fmt: skip
+                    return "fixed_checkpoint"
+                if self._trains(caller):
+                    return "in_loop"
+            frame = frame.parent
+        return "fixed_checkpoint"
+
+    def _trains(self, function: Function) -> bool:
+        """Whether a function updates a policy in a loop."""
+        from codeaudit.evaluation.purpose import _is_update
+
+        return any(_is_update(e, function) and e.context.loops for e in function.flow.calls)
+
+    # --- training rollouts that are evaluations too -----------------------------------------------------------------
+
+    def _set_apart(self, f: Found) -> list[EvaluationSite]:
+        """A training rollout whose environment is, in one of its uses, a held-out one: a second runner, a test worker."""
+        sites: list[EvaluationSite] = []
+        apart: list[tuple[Frame, list[Made], bool]] = []
+        for frame in f.frames:
+            made = self.environments.made(f.rollout.environment, frame)
+            for m in made:
+                marked = any(words.HELDOUT_NAME.search(n) for n in m.names)
+                switched = m.call is not None and self.environments._test_switch(m.call, m.frame)
+                if marked or switched:
+                    apart.append((frame, [m], switched))
+        if not apart:
+            return []
+        for selection in f.rollout.selections:
+            if self._explores(selection, f):
+                continue
+            classified = [c for frame, _, _ in apart for c in self.classifier.classify(f.rollout, selection, frame)]
+            groups = self._groups(classified)
+            for group in groups[:1]:
+                frame, made, switched = next((a for a in apart if a[0] is group[0].frame), apart[0])
+                heldout = switched or any(self.environments.set_apart(m, self._others(m)) for m in made)
+                optional = all(m.call is None for m in made)
+                role = "heldout" if heldout else "unknown" if optional else "same_env"
+                chosen = group[0]
+                if chosen.provenance == "hard_coded":
+                    chosen = replace(chosen, provenance="training_sampler")
+                sites.append(self._build(f.rollout, selection, chosen, "in_loop", role, made))
+        return sites
+
+    def _training_returns(self, f: Found) -> list[EvaluationSite]:
+        """A repository that measures nothing else reports its training episodes."""
+        sites = []
+        for selection in f.rollout.selections:
+            if self._explores(selection, f):
+                continue
+            classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
+            known = [c for c in classified if c.rule not in ("unknown", "uniform_random")]
+            if not known and all(c.rule == "uniform_random" for c in classified):
+                continue
+            for group in self._groups(known or classified)[:1]:
+                chosen = replace(group[0], provenance="training_sampler", default_site=None)
+                made = self.environments.made(f.rollout.environment, chosen.frame)
+                sites.append(self._build(f.rollout, selection, chosen, "in_loop", "same_env", made))
+        return sites
+
+
+def _unique(sites: Iterable[EvaluationSite]) -> list[EvaluationSite]:
+    """One site per place, rule, chooser and agent, numbered in order."""
+    best: dict[tuple[Any, ...], EvaluationSite] = {}
+    for site in sites:
+        key = (site.file, site.line, site.rule, site.provenance, site.agent)
+        if key not in best:
+            best[key] = site
+    ordered = sorted(best.values(), key=lambda s: (s.file, s.line, s.rule, s.provenance, s.agent))
+    return [replace(s, id=f"S{number}") for number, s in enumerate(ordered, start=1)]
+
+
+def summary_place(site: EvaluationSite) -> Place:
+    return Place(site.file, site.line)

@@ -1,0 +1,239 @@
+"""What a rollout is for: learning, measuring, or showing. From what is done with its data first, from names second."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from codeaudit.evaluation import words
+from codeaudit.evaluation.rollouts import Rollout, region_of
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import CallEvent
+from codeaudit.program.index import Function, last_name
+from codeaudit.program.resolve import Resolver
+
+UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+LOGS = {"print", "log", "info", "logkv", "add_scalar", "record", "write", "add_scalars", "logkv_mean", "log_metric", "log_metrics",
+        "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump", "store",
+        "log_stat", "set_description", "append_row", "add", "record_mean", "log_tabular", "image", "line", "update_stats", "push",
+        "report_result", "summary", "update", "log_value", "write_scalars", "scalar_summary", "put", "set_postfix", "send",
+        "log_eval", "log_stats", "log_episode", "emit", "plot", "savez", "to_csv", "format", "logging", "track"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is done with a rollout's data, and what its names say."""
+
+    kind: str  # "evaluation", "demo", "training", "none"
+    stored: bool  # transitions go to a buffer
+    updates: bool  # the policy is updated in the same loop
+    measured: bool  # rewards are added up or episodes' returns collected
+    renders: bool
+    resets: bool  # the environment is reset (or made) for the measurement
+    lockstep: bool  # a training environment is stepped in the same innermost loop
+    named: str  # which name decided: "function", "class", "file", "environment" or ""
+
+
+def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver) -> Use:
+    function = rollout.function
+    region = region_of(rollout, all_in_function)
+    inside = [e for e in function.flow.calls if region is None or any(x is region for x in e.context.loops)]
+    bound = set(rollout.results)
+    for s in rollout.selections:
+        bound.update(n.split(".")[-1] for n in s.names)
+        bound.update(s.names)
+    bound.discard("self")
+    innermost = rollout.event.context.loops[-1] if rollout.event.context.loops else None
+    beside = [o for o in all_in_function
+              if o is not rollout and o.event.context.loops and o.event.context.loops[-1] is innermost
+              and last_name(o.environment) != last_name(rollout.environment)]  # fmt: skip
+    stored, weak = _stores(rollout, inside, region, bound)
+    updates = any(_is_update(e, function) and not _other_data(e, beside) for e in inside)
+    measured = _measures(rollout, inside, bound)
+    renders = any(last_name(e.call.func) == "render" for e in inside)
+    resets = _resets(rollout, region)
+    environment = last_name(rollout.environment)
+    marked = bool(words.HELDOUT_NAME.search(environment)) or bool(re.match(r"(test|eval|valid)", environment, re.I))
+    kind, named = _kind(rollout, stored, weak, updates, measured, renders, marked, region is None)
+    return Use(kind, stored, updates, measured, renders, resets, bool(beside), named)
+
+
+def _kind(
+    rollout: Rollout, stored: bool, weak: bool, updates: bool, measured: bool, renders: bool, marked: bool, loopless: bool
+) -> tuple[str, str]:
+    function = rollout.function
+    path = function.module.path
+    stem = path.rpartition("/")[2].rpartition(".")[0]
+    learning = stored or updates
+    if UNIT_TEST.search(path) and (function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"):
+        return "none", "unit test"
+    names = [f.name for f in _nest(function) if f.name != "<module>"]
+    classes = [f.owner.name for f in _nest(function) if f.owner is not None]
+    for name in names:
+        if words.DEMO.search(name) and not learning:
+            # `play_episode` in a trainer plays a game; a demo script says so in its file or renders.
+            if renders or words.DEMO.search(stem) or not re.match(r"play|record|show", name) or words.says_evaluation(name):
+                return "demo", "function"
+        if words.says_evaluation(name) and not updates:
+            return "evaluation", "function"
+        if words.says_evaluation(name) and marked:
+            return "evaluation", "function"
+    if marked and not (stored and not words.EVALUATION.search(stem)):
+        return "evaluation", "environment"
+    if learning:
+        return "training", "data"
+    for name in names:
+        if words.TRAINING.search(name) and not measured:
+            return "training", "function"
+    for name in classes:
+        if words.says_evaluation(name):
+            return "evaluation", "class"
+        if words.TRAINING.search(name) and not measured:
+            return "training", "class"
+    if words.DEMO.search(stem):
+        return "demo", "file"
+    if words.says_evaluation(stem):
+        return "evaluation", "file"
+    if weak:
+        return "training", "data"
+    for name in (*names, stem):
+        if words.TRAINING.search(name):
+            return "training", "name"
+    if measured:
+        return "evaluation", ""
+    if renders:
+        return "demo", "render"
+    return ("training", "") if loopless else ("none", "")
+
+
+def _nest(function: Function) -> list[Function]:
+    out = [function]
+    while out[-1].outer is not None:
+        out.append(out[-1].outer)
+    return out
+
+
+def _mentions(node: t.Node, names: set[str]) -> bool:
+    for part in t.walk(node):
+        if isinstance(part, t.Name) and part.id in names:
+            return True
+        if isinstance(part, t.Attr) and t.dotted(part) in names:
+            return True
+    return False
+
+
+def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bound: set[str]) -> tuple[bool, bool]:
+    """(transitions go to a buffer, actions are kept in a list)."""
+    acting = {n for s in rollout.selections for n in s.names} - {"self"}
+    rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
+    weak = False
+    for event in inside:
+        func = event.call.func
+        if not isinstance(func, t.Attr):
+            if isinstance(func, t.Name) and func.id in ("store_transition", "add_to_buffer", "remember"):
+                return True, weak
+            continue
+        args = [a.value for a in event.call.args]
+        holds_action = any(_mentions(a, acting) for a in args)
+        if func.name == "append":
+            if holds_action and words.BUFFER.search(last_name(func.obj)) and len(list(t.walk(args[0]))) > 3:
+                return True, weak
+            weak = weak or holds_action
+            continue
+        if func.name not in words.STORES:
+            continue
+        holder = last_name(func.obj)
+        if holds_action and (words.BUFFER.search(holder) or any(_mentions(a, rewards) for a in args)):
+            return True, weak
+        if words.BUFFER.search(holder) and any(_mentions(a, bound) for a in args) and len(args) >= 3:
+            return True, weak
+    for target, value, context in rollout.function.flow.subscript_stores:
+        if region is not None and not any(x is region for x in context.loops):
+            continue
+        if acting and _mentions(value, acting) and not isinstance(target.index, t.Const):
+            if not any(_mentions(target.obj, {n}) for n in acting) and "act" in last_name(target.obj).lower():
+                return True, weak
+    return False, weak
+
+
+def _is_update(event: CallEvent, function: Function) -> bool:
+    call = event.call
+    name = last_name(call.func)
+    if not words.UPDATES.match(name):
+        if name == "step" and isinstance(call.func, t.Attr) and not call.args:
+            return "optim" in last_name(call.func.obj).lower() or last_name(call.func.obj).endswith(("opt", "solver"))
+        return False
+    if not isinstance(call.func, t.Attr):
+        return not words.says_evaluation(name)
+    holder = last_name(call.func.obj)
+    if name == "backward":
+        return True
+    if name == "train" and (not call.args or isinstance(call.args[0].value, t.Const)):
+        return holder in ("agent", "algo", "learner", "trainer") and not call.args and False
+    if name == "update" and (words.NO_UPDATE.search(holder) and holder != "self" or not holder):
+        return False
+    if name.startswith("update") and call.args and isinstance(call.args[0].value, t.Map):
+        return False
+    if name.startswith("update_") and any(w in name for w in ("progress", "plot", "stats", "norm", "mean", "display", "info", "log", "obs", "state", "env", "render", "dist_", "level", "sampler", "seed")):  # fmt: skip
+        return False
+    if name.startswith("train") and name not in ("train", "train_step", "train_on_batch", "train_once", "train_model", "train_net", "train_policy", "train_critic", "train_iters", "train_minibatch", "train_batch", "train_epoch", "train_agent", "train_network", "train_one_batch"):  # fmt: skip
+        return False
+    return True
+
+
+def _other_data(event: CallEvent, beside: list[Rollout]) -> bool:
+    return False
+
+
+def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> bool:
+    rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
+    results = set(rollout.results)
+    flow = rollout.function.flow
+    for name, definitions in flow.definitions.items():
+        if not words.REWARD.search(name.split(".")[-1]) and not words.EPISODE.search(name.split(".")[-1]):
+            continue
+        for d in definitions:
+            if d.kind == "augment" and _mentions(d.value, results | rewards):
+                return True
+            if d.kind == "assign" and isinstance(d.value, t.Op) and _mentions(d.value, rewards):
+                return True
+    for target, value, _ in flow.subscript_stores:
+        if rewards and words.REWARD.search(last_name(target.obj)) and _mentions(value, rewards):
+            return True
+    for event in inside:
+        func = event.call.func
+        if isinstance(func, t.Attr) and func.name in ("append", "extend", "add", "push", "update"):
+            if words.REWARD.search(last_name(func.obj)) or words.EPISODE.search(last_name(func.obj)):
+                return True
+        for arg in event.call.args:
+            if any(isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "r") for p in t.walk(arg.value)):
+                return True
+    del bound
+    return any(
+        isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "returned_episode")
+        for e in inside
+        for p in t.walk(e.call)
+    )
+
+
+def _resets(rollout: Rollout, region: t.Node | None) -> bool:
+    """Whether the environment is reset, or made, in this function before or between the measured steps."""
+    name = last_name(rollout.environment)
+    order = rollout.event.context.order
+    for event in rollout.function.flow.calls:
+        func = event.call.func
+        if isinstance(func, t.Attr) and func.name in ("reset", "reset_all", "reset_env", "new_game", "reset_envs", "reset_states"):
+            same = last_name(func.obj) == name
+            if not same:
+                continue
+            in_region = region is not None and any(x is region for x in event.context.loops)
+            if in_region or event.context.order < order and len(event.context.loops) >= _depth_outside(rollout, region):
+                return True
+        elif isinstance(func, t.Call) and func.args and last_name(func.args[0].value) == "reset":
+            return True
+    return False
+
+
+def _depth_outside(rollout: Rollout, region: t.Node | None) -> int:
+    loops = rollout.event.context.loops
+    return next((i for i, loop in enumerate(loops) if loop is region), len(loops))

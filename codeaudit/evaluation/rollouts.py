@@ -1,0 +1,324 @@
+"""Where an environment is stepped, and which call chose the action: the raw material, before anybody asks what it is for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from codeaudit.evaluation import words
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import CallEvent, Context, Definition, Selector
+from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
+from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
+from codeaudit.program.resolve import Resolver, reaching
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The call (or the expression) that selects the action."""
+
+    node: t.Node
+    selector: Selector
+    context: Context  # of the statement it stands in
+    guards: tuple[tuple[t.Node, bool], ...]  # conditions it stands under and the step doesn't
+    names: tuple[str, ...]  # the local names that hold the action on its way to the step
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """One `env.step(action)` with what surrounds it."""
+
+    function: Function
+    event: CallEvent
+    environment: t.Node
+    action: t.Node
+    selections: tuple[Selection, ...]
+    results: tuple[str, ...]  # local names bound from the step (observation, reward, done, info)
+
+    @property
+    def step(self) -> t.Call:
+        return self.event.call
+
+
+class Finder:
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self._environment_classes: dict[int, bool] = {}
+
+    def rollouts(self, function: Function) -> list[Rollout]:
+        """Every step of an environment in a function, with the selections of its action."""
+        owner = function.owner
+        if owner is not None and self.is_environment_class(owner) and function.name != "__main__":
+            return []
+        found = []
+        for event in function.flow.calls:
+            stepped = self.stepped(event.call, function, event)
+            if stepped is None:
+                continue
+            environment, action = stepped
+            selections = tuple(self.selections(action, event.context, function))
+            results = tuple(
+                name
+                for name, definitions in function.flow.definitions.items()
+                for d in definitions
+                if d.statement is event.statement and d.kind == "assign"
+            )
+            found.append(Rollout(function, event, environment, action, selections, results))
+        return found
+
+    # --- environments -----------------------------------------------------------------------------------------------
+
+    def is_environment_class(self, info: ClassInfo) -> bool:
+        known = self._environment_classes.get(id(info))
+        if known is None:
+            names = [info.name, *[last_name(b) for b in info.node.bases]]
+            stepping = any("step" in c.methods or "step_async" in c.methods for c in self.resolver.mro(info))
+            named = any(n.endswith(("Env", "Environment", "Wrapper", "VecEnv")) or "Env" in n and "Runner" not in n for n in names)
+            resetting = any("reset" in c.methods for c in self.resolver.mro(info))
+            known = stepping and (named or resetting) or any(n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names)
+            self._environment_classes[id(info)] = known
+        return known
+
+    def looks_like_environment(self, node: t.Node, function: Function) -> bool:
+        name = last_name(node)
+        if words.ENVIRONMENT.search(name):
+            return True
+        if isinstance(node, t.Sub):
+            return self.looks_like_environment(node.obj, function)
+        if isinstance(node, t.Call):
+            return bool(words.ENVIRONMENT.search(last_name(node.func)))
+        for value in self.resolver.types(node, Frame(function)):
+            if isinstance(value, Library) and (
+                value.name.startswith(("gym.make", "gymnasium.make", "procgen.", "dm_env", "suite.load", "envpool.make"))
+                or value.name.rpartition(".")[2].endswith(("Env", "VecEnv"))
+            ):
+                return True
+            if isinstance(value, Instance) and self.is_environment_class(value.info):
+                return True
+        return False
+
+    def stepped(self, call: t.Call, function: Function, event: CallEvent) -> tuple[t.Node, t.Node] | None:
+        """(environment, action) of a call that steps one."""
+        func = call.func
+        if isinstance(func, t.Call) and last_name(func.func) in ("vmap", "jit", "pmap") and func.args:
+            inner = func.args[0].value  # vmap(env.step, …)(keys, states, actions, params)
+            if isinstance(inner, t.Attr) and inner.name == "step":
+                action = self._action_argument(call)
+                return (inner.obj, action) if action is not None else None
+            return None
+        if not isinstance(func, t.Attr) or func.name not in ("step", "act", "step_async", "env_step", "take_action", "step_env"):
+            return None
+        action = self._action_argument(call)
+        if action is None:
+            return None
+        if self.looks_like_environment(func.obj, function):
+            # `env.act(obs)` of a policy named env doesn't exist; MinAtar and gym3 step by `act`.
+            return func.obj, action
+        if func.name != "step":
+            return None
+        names = [name for name, ds in function.flow.definitions.items() for d in ds
+                 if d.statement is event.statement and d.kind == "assign" and d.value is call]  # fmt: skip
+        if len(names) >= 3 and any(words.REWARD.search(n) for n in names) and any("done" in n or "term" in n for n in names):
+            return func.obj, action
+        return None
+
+    @staticmethod
+    def _action_argument(call: t.Call) -> t.Node | None:
+        for arg in call.args:
+            if arg.name in ("action", "actions", "act", "a", "ac"):
+                return arg.value
+        positional = [a.value for a in call.args if a.name in ("", "*")]
+        if not positional:
+            return None
+        if len(positional) >= 2:
+            acting = [p for p in positional if _named_action(p)]
+            if acting:
+                return acting[0]
+            if len(positional) >= 3:
+                return positional[2]
+        return positional[0]
+
+    # --- selections -------------------------------------------------------------------------------------------------
+
+    def selections(self, action: t.Node, context: Context, function: Function) -> list[Selection]:
+        """The calls in this function (or in one that calls it) that select the action."""
+        found: list[Selection] = []
+        self._select(action, (), context, (), function, (), found, 0, set())
+        seen: set[tuple[int, Selector]] = set()
+        unique = []
+        for s in found:
+            if (id(s.node), s.selector) not in seen:
+                seen.add((id(s.node), s.selector))
+                unique.append(s)
+        return unique
+
+    def _select(
+        self,
+        node: t.Node,
+        selector: Selector,
+        context: Context,
+        guards: tuple[tuple[t.Node, bool], ...],
+        function: Function,
+        names: tuple[str, ...],
+        found: list[Selection],
+        depth: int,
+        seen: set[tuple[int, Selector]],
+    ) -> None:
+        if depth > 12 or (id(node), selector) in seen:
+            return
+        seen.add((id(node), selector))
+
+        def again(inner: t.Node, step: Selector = selector, at: Context = context, more: tuple = guards,
+                  held: tuple[str, ...] = names) -> None:  # type: ignore[type-arg]  # fmt: skip
+            self._select(inner, step, at, more, function, held, found, depth + 1, seen)
+
+        if isinstance(node, (t.Name, t.Attr)):
+            dotted = t.dotted(node)
+            definitions = function.flow.definitions.get(dotted, []) if dotted else []
+            if not definitions and isinstance(node, t.Attr):
+                again(node.obj, (node.name, *selector))
+                return
+            for d, extra in reaching(definitions, context, lambda guard: None):
+                if d.kind == "loop" and isinstance(d.value, t.Call) and last_name(d.value.func) in ("range", "enumerate"):
+                    continue
+                again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
+            return
+        if isinstance(node, t.Call):
+            if self._selects(node, selector, function):
+                found.append(Selection(node, selector, context, guards, names))
+                return
+            receiver = node.func.obj if isinstance(node.func, t.Attr) else None
+            before = len(found)
+            step = selector if last_name(node.func) in ("tuple", "list", "map", "zip") else ()
+            if receiver is not None and not isinstance(receiver, t.Name):
+                again(receiver, selector)
+            elif isinstance(receiver, t.Name) and receiver.id in function.flow.definitions and last_name(node.func) in words.CONVERSIONS:
+                again(receiver, selector)
+            if len(found) == before:
+                for arg in node.args[:4]:
+                    again(arg.value, step)
+                    if len(found) > before:
+                        break
+            if len(found) == before and not _is_plain(node):
+                pass
+            return
+        if isinstance(node, t.Sub):
+            index = node.index.value if isinstance(node.index, t.Const) else "*"
+            again(node.obj, (index if isinstance(index, (int, str)) else "*", *selector))
+            if isinstance(node.obj, t.Name) and not isinstance(node.index, t.Const):
+                for target, value, at in function.flow.subscript_stores:  # actions[i] = agent.act(obs[i])
+                    if isinstance(target.obj, t.Name) and target.obj.id == node.obj.id:
+                        again(value, (), at, guards, (*names, node.obj.id))
+            return
+        if isinstance(node, t.Seq):
+            if selector and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):
+                again(node.items[selector[0]], selector[1:])
+                return
+            for item in node.items[:4]:
+                again(item)
+            return
+        if isinstance(node, t.Map):
+            for key, value in node.items:
+                if isinstance(key, t.Const) and "act" in str(key.value).lower():
+                    again(value, ())
+            return
+        if isinstance(node, t.Op):
+            again(node.left)
+            again(node.right)
+            return
+        if isinstance(node, t.Cond):
+            again(node.body, more=(*guards, (node.test, True)))
+            again(node.orelse, more=(*guards, (node.test, False)))
+            return
+        if isinstance(node, t.Comp):
+            again(node.element)
+            for _, iterable, _ in node.loops:
+                if not found:
+                    again(iterable)
+            return
+        if isinstance(node, (t.Unary, t.Star)):
+            again(node.value)
+            return
+        if isinstance(node, t.Bool):
+            again(node.left)
+            again(node.right)
+            return
+        if isinstance(node, t.Other):
+            for part in node.parts:
+                if not isinstance(part, t.Assign):
+                    again(part)
+
+    def _selects(self, call: t.Call, selector: Selector, function: Function) -> bool:
+        """Whether a call selects an action, rather than converting one."""
+        name = last_name(call.func)
+        receiver = call.func.obj if isinstance(call.func, t.Attr) else None
+        held_by = last_name(receiver) if receiver is not None else ""
+        if name in ("get", "pop", "receive", "recv", "popleft", "put", "input", "reset", "wait", "getattr", "read"):
+            return False
+        if name == "max" and selector[:1] in ((1,), ("indices",)):
+            return True
+        if name in words.SAMPLES or name in ("argmax", "mode", "argsort", "topk"):
+            return not (words.BUFFER.search(held_by) and not words.DISTRIBUTION.search(held_by))
+        if name in ("randint", "randrange", "choice", "choices", "integers"):
+            return True
+        if name == "uniform" or name in words.GAUSSIAN or name in words.RANDOM_CALLS:
+            return False
+        if name == "run" and "sess" in held_by.lower():
+            return True
+        if isinstance(call.func, t.Call) and last_name(call.func.func) in ("jit", "vmap", "pmap"):
+            return True
+        if name in words.CONVERSIONS and receiver is not None and not self._reaches_code(call, function):
+            return False
+        if name in words.CONVERSIONS and name not in ("data", "float", "int"):
+            values = self.resolver.targets(call, Frame(function))
+            if not any(isinstance(v, FunctionValue) for v in values):
+                return False
+        if name in words.SQUASHES or name in ("clip", "clamp", "clip_by_value"):
+            return False
+        if any(self._inside_selects(arg.value, function) for arg in call.args):
+            return False  # a conversion around the call that selects
+        if self.looks_like_environment(call.func, function) and not words.POLICY_CALL.search(name):
+            return False
+        if words.POLICY_CALL.search(name) or words.NETWORK.search(name):
+            return True
+        return self._reaches_code(call, function)
+
+    def _inside_selects(self, node: t.Node, function: Function) -> bool:
+        return isinstance(node, t.Call) and last_name(node.func) not in words.CONVERSIONS and self._selects(node, (), function)
+
+    def _reaches_code(self, call: t.Call, function: Function) -> bool:
+        return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
+
+
+def _named_action(node: t.Node) -> bool:
+    for part in t.walk(node):
+        name = last_name(part) if isinstance(part, (t.Name, t.Attr)) else ""
+        if name.lower().startswith(("act", "ac")) or "action" in name.lower() or name in ("a", "u"):
+            return True
+    return False
+
+
+def _is_plain(call: t.Call) -> bool:
+    return not call.args
+
+
+def region_of(rollout: Rollout, others: list[Rollout]) -> t.Node | None:
+    """The largest enclosing loop that steps no other environment in a loop of its own; None for no loop at all."""
+    loops = rollout.event.context.loops
+    if not loops:
+        return None
+    region = loops[-1]
+    for loop in reversed(loops[:-1]):
+        inside = [o for o in others if o is not rollout and any(x is loop for x in o.event.context.loops)]
+        strangers = [o for o in inside if not any(x is region for x in o.event.context.loops)]
+        if strangers:
+            break
+        region = loop
+    return region
+
+
+def definitions_of(function: Function, name: str) -> list[Definition]:
+    return function.flow.definitions.get(name, [])
+
+
+def call_sites(resolver: Resolver, function: Function) -> list[CallSite]:
+    return resolver.callers(function)

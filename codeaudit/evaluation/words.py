@@ -1,0 +1,74 @@
+"""The field's words, in one place: how draws, environments, buffers and evaluations are called. Names are hints: each is
+used together with what the program does, never alone where the program can be followed."""
+
+from __future__ import annotations
+
+import re
+
+# Methods and functions that give back what they are given, in another form.
+CONVERSIONS = {
+    "cpu", "numpy", "detach", "item", "squeeze", "unsqueeze", "flatten", "view", "reshape", "long", "float", "int", "to",
+    "tolist", "clone", "copy", "astype", "cuda", "type", "transpose", "permute", "ravel", "contiguous", "double", "expand",
+    "byte", "clamp", "clip", "array", "asarray", "tensor", "from_numpy", "as_tensor", "tuple", "list", "device_get", "stack",
+    "concatenate", "cat", "hstack", "vstack", "clip_by_value", "to_numpy", "block_until_ready", "data", "FloatTensor",
+    "LongTensor", "Tensor", "atleast_1d", "expand_dims", "stop_gradient", "to_np", "asscalar", "clip_action", "round",
+    "minimum", "maximum", "int32", "int64", "float32", "convert_to_tensor", "identity", "cast", "repeat", "tile", "split",
+    "unbind", "chunk", "gather", "device_put", "broadcast_to", "type_as", "minimum", "swapaxes", "get", "deepcopy", "zip",
+    "dict", "tree_map", "enumerate", "index_select", "bool", "str", "map", "range", "len", "iter", "next", "readout",
+}  # fmt: skip
+SQUASHES = {"tanh", "sigmoid", "softsign"}
+SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical", "sample_action_from", "random_categorical"}
+MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}
+DISTRIBUTION = re.compile(r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution|pol)$", re.I)
+NETWORK = re.compile(
+    r"(actor|policy|pi|net|network|model|module|critic|agent|mu|q\d?|qf\d?|qnet|q_net\w*|q_func|dqn|encoder|forward|apply|fn|"
+    r"decoder|online|mlp|brain|head|predict)\w*$",
+    re.I,
+)
+POLICY_CALL = re.compile(
+    r"^(_*)(act|acts|action|actions|actor|policy|pi|predict|step|forward|call|select\w*|choose\w*|get_\w*act\w*|"
+    r"take_action|best_action|greedy\w*|exploit|explore|sample_action\w*|compute_\w*action\w*|infer\w*|eval_step|"
+    r"act_\w+|\w*_act|\w*_action|\w*_actions|\w*policy\w*|agent|model|net|actor\w*|q_network|get_a|apply_fn|apply|"
+    r"pick_\w+|sample\w*|evaluate_act\w*|run|draw_action|decide|play|controller|\w*_net|online_net|target_net|dqn|ac|"
+    r"get_best\w*|predict_action|get_a_and_v|inference\w*|policy_fn|select|act_fn|e_greedy\w*|epsilon_greedy\w*)$",
+    re.I,
+)
+ENVIRONMENT = re.compile(r"(^|_)v?envs?($|_|\d)|^\w*env$|^environments?$|_environments?$|^gym_?env\w*|^venv|^(test|eval|train|real|sim)_?envs?\w*$|^task$|^game$|^simulator$|Env$", re.I)
+SPACE = re.compile(r"(action_spaces?|act_space|ac_space|single_action_space|action_spec)$")
+BUFFER = re.compile(r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem)\w*$", re.I)
+STORES = {"insert", "add", "push", "store", "store_transition", "remember", "put", "add_transition", "cache", "store_effect",
+          "add_sample", "add_batch", "feed", "observe", "perceive", "add_experience", "append_sample", "save_transition",
+          "store_frame", "record", "push_transition", "add_step", "insert_transition", "extend", "write", "put_data", "memorize",
+          "update_buffer", "save_experience", "send_step", "store_experience", "add_timestep", "observe_step"}  # fmt: skip
+UPDATES = re.compile(
+    r"^_*(backward|learn\w*|optimize\w*|optimise\w*|update\w*|train\w*|fit|apply_gradients|apply_updates|minimize|"
+    r"improve|gradient_step|do_update|sgd_step|run_train_op)$"
+)
+NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
+                       r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|self)$", re.I)  # fmt: skip
+
+EVALUATION = re.compile(r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I)
+EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
+DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play\w*|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|replay_(video|policy)|make_gif|display)(_|$|\b)", re.I)
+TRAINING = re.compile(r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)", re.I)
+HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I)
+RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}
+UNIFORM_ACTIONS = {"randint", "randrange", "choice", "random_integers", "integers", "random_action", "uniform", "rand", "choices"}
+GAUSSIAN = {"normal", "randn", "randn_like", "standard_normal", "gauss", "truncated_normal", "random_normal", "normalvariate", "laplace"}
+NOISE_NAME = re.compile(r"noise", re.I)
+REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|episode_r)", re.I)
+EPISODE = re.compile(r"(episode|epinfo|ep_info|eprew|ep_rew|ep_ret|final_info|r$)", re.I)
+
+# Keywords that tell an unknown callee the rule: (rule when true, rule when false).
+RULE_KEYWORDS = {
+    "deterministic": ("greedy", "sampled"), "greedy": ("greedy", "sampled"), "is_deterministic": ("greedy", "sampled"),
+    "stochastic": ("sampled", "greedy"), "sample": ("sampled", "greedy"), "explore": ("sampled", "greedy"),
+    "exploration": ("sampled", "greedy"), "add_noise": ("noisy", "greedy"), "noise": ("noisy", "greedy"),
+    "argmax": ("greedy", "sampled"), "evaluate": ("greedy", "sampled"), "eval": ("greedy", "sampled"),
+    "eval_mode": ("greedy", "sampled"), "test": ("greedy", "sampled"), "is_eval": ("greedy", "sampled"),
+    "use_mode": ("greedy", "sampled"), "mode": ("greedy", "sampled"),
+}  # fmt: skip
+
+
+def says_evaluation(name: str) -> bool:
+    return bool(EVALUATION.search(name) or EVALUATION_CAMEL.search(name))
