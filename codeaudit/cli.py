@@ -22,6 +22,10 @@ FINE, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
 SCAN_FORMATS = ("terminal", "json", "markdown", "html")
 
 
+class ReaderGone(Exception):
+    """Whoever read our output went away, as `| head` does."""
+
+
 class Commands(click.Group):
     """The commands of this file, then those that optional parts offer; the latter are looked up only when named."""
 
@@ -34,8 +38,10 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:  # before click turns it into an error like any other
+        except KeyboardInterrupt:  # before click turns these two into errors like any other
             raise extras.Interrupted from None
+        except BrokenPipeError:
+            raise ReaderGone from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -213,13 +219,19 @@ def schema(report: str) -> None:
 
 
 @commands.command()
+@click.option("--format", "--output-format", "format_", type=click.Choice(("terminal", "json")), default="terminal")
 @cache_option
-def doctor(cache: Path | None) -> None:
+def doctor(format_: str, cache: Path | None) -> None:
     """Say what is installed, what is missing and which extra brings it."""
-    from codeaudit.doctor import examine, print_checks
+    from codeaudit.doctor import checks_to_json, examine, print_checks
 
     checks = examine(cache)
-    print_checks(checks, sys.stdout)
+    if format_ == "json":
+        from codeaudit.report.json import json_text
+
+        click.echo(json_text(checks_to_json(checks)), nl=False)
+    else:
+        print_checks(checks, sys.stdout)
     if any(check.broken for check in checks):
         raise SystemExit(ERROR)
 
@@ -257,15 +269,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else FINE
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else FINE if stop.code is None else ERROR
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ERROR
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        help_ = f"; see `{context.command_path} --help`" if context else ""
+        return _complain(f"error: {error.format_message().rstrip('.')}{help_}")
     except UserError as error:
         return _complain(f"error: {error}")
     except (extras.Interrupted, KeyboardInterrupt, click.Abort):
         _complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader went away, as `| head` does; say nothing, also not at interpreter exit
+    except (ReaderGone, BrokenPipeError):  # say nothing, also not when the interpreter flushes at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as error:

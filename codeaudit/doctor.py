@@ -7,7 +7,9 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -16,7 +18,7 @@ from codeaudit import __version__, store
 from codeaudit.extras import BROUGHT_BY, KNOWN, install_hint
 from codeaudit.text import printable
 
-OLDEST_GIT = (2, 29)  # the first that fetches into a bare repository with `--filter` and `--no-lazy-fetch`-like safety
+OLDEST_GIT = (2, 29)
 BASE = ("click", "libcst", "yaml", "rich")
 State = Literal["ok", "missing", "broken"]
 
@@ -81,9 +83,15 @@ def _package(part: str, name: str, purpose: str = "") -> Check:
 
 
 def _version(name: str) -> str:
-    for distribution in metadata.packages_distributions().get(name, ()):
+    for distribution in _distributions().get(name, ()):
         return metadata.version(distribution)
     return "version unknown"
+
+
+@lru_cache(maxsize=1)
+def _distributions() -> Mapping[str, list[str]]:
+    """Which distributions bring an import name; reads the metadata of everything that is installed."""
+    return metadata.packages_distributions()
 
 
 def _command(name: str) -> Check:
@@ -115,6 +123,11 @@ def _folders(variable: str) -> list[Check]:
     ]
 
 
+def checks_to_json(checks: list[Check]) -> dict[str, Any]:
+    """The same as plain data."""
+    return {"schema": "codeaudit.doctor/1", "checks": [check.to_json() for check in checks]}
+
+
 def print_checks(checks: list[Check], file: IO[str]) -> None:
     """A table for a person."""
     from rich.console import Console
@@ -123,6 +136,8 @@ def print_checks(checks: list[Check], file: IO[str]) -> None:
 
     marks = {"ok": ("ok", "green"), "missing": ("missing", "yellow"), "broken": ("broken", "bold red")}
     table = Table.grid(padding=(0, 2))
+    for overflow in ("ellipsis", "ellipsis", "ellipsis", "fold"):
+        table.add_column(overflow=overflow)
     part = ""
     for check in checks:
         mark = Text(*marks[check.state])
