@@ -50,13 +50,22 @@ def lines(sites: Sequence[EvaluationSite]) -> list[LineView]:
 
 
 def excerpt(scan: Scan, place: Place) -> list[tuple[int, str]]:
-    """The source lines to show at a step: (line number, text), dedented, without blank lines at either end."""
-    numbered = [
-        (place.line + offset, printable(text.rstrip().expandtabs(4)))
-        for offset, text in enumerate(scan.excerpts.get(place, ()))
-    ]
+    """The source lines to show at a step: (line number, text), dedented; no more than the statement there has."""
+    numbered = []
+    depth = 0
+    for number, raw in enumerate(scan.excerpts.get(place, ()), place.line):
+        text = printable(raw.rstrip().expandtabs(4))
+        numbered.append((number, text))
+        depth += _brackets_opened(text)
+        if depth <= 0 and not text.endswith("\\"):
+            break
     while numbered and not numbered[-1][1].strip():
         numbered.pop()
     indents = [len(text) - len(text.lstrip()) for _, text in numbered if text.strip()]
     margin = min(indents, default=0)
     return [(number, text[margin:]) for number, text in numbered]
+
+
+def _brackets_opened(text: str) -> int:
+    """How many brackets of a line stay open. Strings count too: this decides what is shown and nothing else."""
+    return sum(text.count(bracket) for bracket in "([{") - sum(text.count(bracket) for bracket in ")]}")

@@ -67,34 +67,51 @@ def steps(site: EvaluationSite) -> list[tuple[Place, str]]:
         if place is not None and place not in said:
             chain.append((place, what))
             said.add(place)
-    return chain or [(Place(site.file, site.line), "the call")]
+    return _merged(chain) or [(Place(site.file, site.line), "the call")]
+
+
+def _merged(chain: Sequence[tuple[Place, str]]) -> list[tuple[Place, str]]:
+    """Neighbouring steps at one place as a single step."""
+    merged: list[tuple[Place, str]] = []
+    for place, what in chain:
+        if merged and merged[-1][0] == place:
+            said = merged[-1][1]
+            merged[-1] = (place, said if what == said else f"{said}; {what}")
+        else:
+            merged.append((place, what))
+    return merged
 
 
 def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
     """One sentence for the repository."""
     if not sites:
         return "No evaluation site was found."
-    heldout = (
-        "Measures return on held-out levels or a separate test environment"
-        if summary.heldout_evaluation
-        else ("Measures return on the training task only (no held-out evaluation)")
-    )
-    rule = {
-        "none": "no policy-gradient agent is evaluated",
-        "mixed": "its policy-gradient agents are evaluated under different action rules",
-        "unknown": "the action rule of its policy-gradient agent could not be decided",
-    }.get(
-        summary.policy_gradient_rule,
-        f"its policy-gradient agent is evaluated with {_RULE_PHRASE.get(summary.policy_gradient_rule, '?')}",
-    )
-    loop = (
-        "the reported test return is read in-loop, across policy versions"
-        if summary.in_loop
-        else "the policy is held fixed while it is measured"
-        if summary.heldout_evaluation
-        else ""
-    )
-    return "; ".join(part for part in (heldout, rule, loop) if part) + "."
+    return "; ".join(part for part in (_what_is_measured(summary, sites), _which_rule(summary, sites)) if part) + "."
+
+
+def _what_is_measured(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
+    if summary.heldout_evaluation and summary.in_loop:
+        return "Measures return on held-out levels or a separate test environment, in-loop: across policy versions"
+    if summary.heldout_evaluation:
+        return "Measures return on held-out levels or a separate test environment, the policy held fixed"
+    if all(site.procedure == "in_loop" for site in sites):
+        return "Reports the return of its own training episodes, and no held-out evaluation"
+    return "Measures return on the training task, and no held-out evaluation"
+
+
+def _which_rule(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
+    rule = summary.policy_gradient_rule
+    if rule == "mixed":
+        return "its policy-gradient agents are evaluated under different action rules"
+    if rule == "unknown":
+        return "the action rule of its policy-gradient agent could not be decided"
+    if rule != "none":
+        return f"its policy-gradient agent is evaluated with {_RULE_PHRASE.get(rule, rule)}"
+    others = {(site.agent, site.rule) for site in sites if site.agent != "random" and site.role != "demo"}
+    if len(others) != 1:
+        return "no policy-gradient agent is evaluated"
+    (agent, only), *_ = others
+    return f"its {AGENT[agent]} is evaluated with {_RULE_PHRASE.get(only, 'a rule that could not be decided')}"
 
 
 _RULE_PHRASE = {

@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 from markdown_it import MarkdownIt
 
-from codeaudit.evaluation.sites import Evidence, Place
+from codeaudit.evaluation.sites import Evidence, Place, Summary
 from codeaudit.report.html import scan_to_html
 from codeaudit.report.markdown import scan_to_markdown
 from codeaudit.report.terminal import print_scan
+from codeaudit.report.words import verdict
 from codeaudit.scan import Scan
 from codeaudit.snapshot import Skipped
 
@@ -69,7 +70,7 @@ def test_source_lines_keep_their_numbers(scan: Scan, name: str) -> None:
     text = words_of(RENDERERS[name](scan))
     assert "42 _, action, _, state = actor_critic.act( " in text
     assert "43 obs, state, masks)" in text
-    assert "44" not in text  # a blank line after the call is not shown
+    assert "44" not in text  # the statement ends on line 43
 
 
 @every_format
@@ -149,5 +150,30 @@ def test_html_page_is_well_formed_and_stands_alone(scan: Scan) -> None:
 
 def test_markdown_fence_is_longer_than_any_in_the_source(scan: Scan) -> None:
     place = Place("agent/test.py", 42)
-    text = scan_to_markdown(replace(scan, excerpts={place: ('"""', "```python", "````")}))
+    text = scan_to_markdown(replace(scan, excerpts={place: ("call(", "```python", "````)")}))
     assert "  `````python\n" in text
+
+
+@pytest.mark.parametrize(
+    ("heldout", "rule", "in_loop", "said"),
+    [
+        (True, "sampled", True, "in-loop: across policy versions; its policy-gradient agent is evaluated with sampled"),
+        (True, "mixed", False, "the policy held fixed; its policy-gradient agents are evaluated under different"),
+        (False, "greedy", False, "on the training task, and no held-out evaluation; its policy-gradient agent is"),
+        (False, "none", False, "no policy-gradient agent is evaluated."),
+        (True, "unknown", False, "could not be decided"),
+    ],
+)
+def test_verdict_is_one_sentence(scan: Scan, heldout: bool, rule: str, in_loop: bool, said: str) -> None:
+    text = verdict(Summary(heldout, rule, in_loop), scan.sites)
+    assert said in text and text.endswith(".") and text.count(". ") == 0
+
+
+def test_verdict_names_the_rule_of_a_lone_value_based_agent(scan: Scan) -> None:
+    text = verdict(Summary(False, "none", False), scan.sites[1:2])
+    assert "its value-based agent is evaluated with epsilon-greedy actions" in text
+
+
+def test_verdict_says_that_only_training_returns_are_reported(scan: Scan) -> None:
+    text = verdict(Summary(False, "none", False), scan.sites[2:3])
+    assert text.startswith("Reports the return of its own training episodes")
