@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -127,6 +128,8 @@ class Source:
             raise UserError(f"{shown}: git gave no answer within {self.timeout:g} s", hint="try again") from None
         except GitError as error:
             raise UserError(f"{shown}: git failed: {printable(error.stderr)[:300]}") from None
+        except OSError as error:
+            raise _trouble(shown, error) from None
         except objects.Damaged as error:
             if not self.cached:
                 raise
@@ -149,9 +152,12 @@ def open_snapshot(
     the server, and each wait for git. Raises `UserError` for whatever a person must mend.
     """
     scratch = usable_scratch(cache)
-    if target.kind == "remote":
-        return _remote(target, mirrors, cache, scratch, timeout, allow_network)
-    source = Source(find_repository(Path(target.location)), scratch, timeout)
+    try:
+        if target.kind == "remote":
+            return _remote(target, mirrors, cache, scratch, timeout, allow_network)
+        source = Source(find_repository(Path(target.location)), scratch, timeout)
+    except OSError as error:
+        raise _trouble(printable(target.text), error) from None
     with source.guarded():
         web = web_of_url(origin_url(source.repository, scratch, timeout))
         if not target.revision and source.repository.work_tree is not None:
@@ -219,7 +225,9 @@ def _of_commit(target: Target, source: Source, revision: str, web: str) -> Snaps
                     hint="it is a partial clone, or borrows objects by alternates; make a full clone",
                 ) from None
         sizes = objects.sizes(view, (file.id for file in files if file.mode in objects.FILE_MODES), deadline)
-    absent = worktree.too_large(LARGEST_FILE) if source.cached else "its bytes are not in this clone"
+    absent = "its bytes are not in this clone"
+    if source.cached:
+        absent = f"not sent by the server, which was asked for no file {worktree.too_large(LARGEST_FILE)}"
     entries: dict[str, Entry] = {}
     skipped: list[Skipped] = []
     for file in files:
@@ -234,9 +242,9 @@ def _of_commit(target: Target, source: Source, revision: str, web: str) -> Snaps
     if not whole:
         skipped.append(Skipped(".", f"more than {objects.MOST_FILES} files, or folders too deep; the rest is left out"))
     return Snapshot(
-        repo=web or target.shown_location,
+        repo=web or _as_utf8(target.shown_location),
         web=web,
-        requested=target.text,
+        requested=_as_utf8(target.text),
         commit=commit.id,
         tree=commit.tree,
         dirty=False,
@@ -267,16 +275,18 @@ def _of_working_tree(target: Target, source: Source, web: str) -> Snapshot:
             except worktree.Unreadable as error:
                 reason = str(error)
             else:
-                if data is not None:
+                if data is None:
+                    reason = "not in the working tree"
+                else:
                     entries.append(Entry(path, objects.blob_id(data), len(data)))
         if reason:
             skipped.append(Skipped(path, reason))
     if len(paths) > objects.MOST_FILES:
         skipped.append(Skipped(".", f"more than {objects.MOST_FILES} files; the rest is left out"))
     return Snapshot(
-        repo=web or target.shown_location,
+        repo=web or _as_utf8(target.shown_location),
         web=web,
-        requested=target.text,
+        requested=_as_utf8(target.text),
         commit=commit.id,
         tree=commit.tree,
         dirty=True,
@@ -284,6 +294,16 @@ def _of_working_tree(target: Target, source: Source, web: str) -> Snapshot:
         skipped=tuple(skipped),
         source=source,
     )
+
+
+def _as_utf8(text: str) -> str:
+    """A path that isn't UTF-8 comes from the command line with characters that no report could hold."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def _trouble(shown: str, error: OSError) -> UserError:
+    place = f" ({printable(str(error.filename))})" if error.filename else ""
+    return UserError(f"{shown}: can't be read: {error.strerror}{place}", hint="check its permissions and the disk")
 
 
 def _name(raw: bytes) -> tuple[str, str]:

@@ -23,6 +23,7 @@ _MAGIC = b"codeaudit-store-1\n"
 _DIGEST = 32
 _STALE = 24 * 3600.0  # seconds after which an unfinished file belongs to nobody
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by codeaudit; `codeaudit cache clear` empties it.\n"
+_CLEARED = ("entries", "clones")
 _LAYOUT = "v1"  # a folder of our own: someone may name a cache folder that holds other things
 
 
@@ -69,12 +70,13 @@ class Cache:
 
     def size(self) -> int:
         """Bytes that `clear` would free."""
-        return sum(_file_sizes(self.root / _LAYOUT))
+        return sum(size for name in _CLEARED for size in _file_sizes(cache_area(self.root, name)))
 
     def clear(self) -> int:
-        """Remove entries, clones and what killed processes left; the bytes freed. Runs and foreign files stay."""
+        """Remove entries and clones; the bytes freed. Runs, foreign files and what others are working on stay."""
         before = self.size()
-        shutil.rmtree(self.root / _LAYOUT, ignore_errors=True)
+        for name in _CLEARED:
+            shutil.rmtree(cache_area(self.root, name), ignore_errors=True)
         return before - self.size()
 
     def _file(self, namespace: str, key: str) -> Path:

@@ -141,7 +141,7 @@ class _Fetch:
         if not resolved:
             near = commits_near(history, id or revision, self._deadline)
             raise no_such_commit(self._server.shown, revision, near)
-        if is_abbreviation(revision):
+        if is_abbreviation(revision) and resolved.startswith(revision.lower()):
             self._remember(revision.lower(), resolved)
         if found := cached_clone(self._server, resolved):
             return found

@@ -20,9 +20,10 @@ from codeaudit.git.process import TimedReader, run_git, start, stop
 FILE_MODES = (0o100644, 0o100755, 0o100664)
 SYMLINK_MODE = 0o120000
 SUBMODULE_MODE = 0o160000
-MOST_FILES = 500_000
+MOST_FILES = 200_000
 _TREE_MODE = 0o040000
 _DEEPEST = 500  # folders within folders
+_LARGEST = 64 << 20  # bytes of an object; files are read up to a smaller size
 _AT_ONCE = 500  # ids sent before their answers are read: fewer bytes than any pipe holds, so neither side can block
 
 
@@ -92,6 +93,8 @@ class ObjectReader:
                 if len(header) != 3:
                     yield None
                     continue
+                if int(header[2]) > _LARGEST:
+                    raise UserError(f"{self._shown}: the object {id} is too large to be read")
                 data = self._answers.exactly(int(header[2]) + 1)[:-1]
                 kind = header[1].decode()
                 if object_id(kind, data) != id:
@@ -134,7 +137,7 @@ def list_files(reader: ObjectReader, tree: str) -> tuple[list[TreeFile], bool]:
     level = [tree]
     for _ in range(_DEEPEST):
         wanted = [id for id in dict.fromkeys(level) if id not in known]
-        if not wanted:
+        if not wanted or len(known) > MOST_FILES:
             break
         level = []
         for id, found in zip(wanted, reader.read(wanted), strict=True):

@@ -57,6 +57,9 @@ class GitTimeout(Exception):
 def environment(protocol: str = "") -> dict[str, str]:
     """The whole environment of a git child; `protocol` is the one transport that it may use ("" for none)."""
     passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    # Git is started in a hostile work tree: "." in PATH would find the git that lies there.
+    folders = passed.get("PATH", os.defpath).split(os.pathsep)
+    passed["PATH"] = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117
     return passed | {
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -184,6 +187,8 @@ class TimedReader:
 
     def __init__(self, pipe: IO[bytes], patience: float) -> None:
         self._fd = pipe.fileno()
+        self._poll = select.poll()
+        self._poll.register(self._fd, select.POLLIN)
         self._patience = patience
         self._held = bytearray()
 
@@ -204,7 +209,7 @@ class TimedReader:
         return taken
 
     def _more(self) -> None:
-        if not select.select([self._fd], [], [], self._patience)[0]:
+        if not self._poll.poll(self._patience * 1000):
             raise GitTimeout
         chunk = os.read(self._fd, _CHUNK)
         if not chunk:

@@ -59,14 +59,14 @@ class Repository:
 
 
 def find_repository(path: Path) -> Repository:
-    """The repository at `path`, in `path/repo`, or that `path` is a folder of. Raises `UserError` for none."""
+    """The repository at `path`, or that `path` is a folder of; OWNER+NAME may hold it as `repo`. Else `UserError`."""
     shown = printable(str(path))
     if not path.exists():
         raise UserError(f"{shown}: there is no such folder", hint="give the folder of a git repository")
     if not path.is_dir():
         raise UserError(f"{shown}: that is a file", hint="give the folder of its git repository")
     here = path.absolute()
-    found = repository_at(here, shown) or repository_at(here / "repo", shown)
+    found = repository_at(here, shown) or ("+" in here.name and repository_at(here / "repo", shown)) or None
     for parent in here.parents:
         if found:
             break

@@ -32,7 +32,8 @@ def resolve(view: Path, revision: str, deadline: float) -> str | None:
         )
     except GitError:
         return None
-    return answer.decode("ascii", "replace").strip()
+    id = answer.decode("ascii", "replace").strip()
+    return id if is_full_id(id) else None
 
 
 class NoSuchCommit(UserError):

@@ -210,6 +210,7 @@ def test_a_working_tree_gives_tracked_and_unignored_files_as_they_are(
         "kept.py": b"1",
         "new/untracked.py": b"\r\n2",
     }
+    assert reasons(snapshot) == {"deleted.py": "not in the working tree"}
     changed = next(entry for entry in snapshot.entries if entry.path == "changed.py")
     assert changed.blob == git(repository, "hash-object", "--no-filters", "changed.py")
 
@@ -285,6 +286,33 @@ def test_a_pipe_as_ignore_file_meets_the_time_limit(repository: Path, cache: Pat
     commit(repository, {"a.py": "1"})
     os.mkfifo(repository / ".gitignore")
     assert "no answer within 0.5 s" in error_of(repository, cache, timeout=0.5)
+
+
+def test_a_folder_without_permission_or_with_a_strange_name_is_no_traceback(
+    repository: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = commit(repository, {"a.py": "1"})
+    strange = repository.parent / os.fsdecode(b"caf\xe9")
+    repository.rename(strange)
+    snapshot = snapshot_of(strange, cache)
+    assert (snapshot.commit, snapshot.repo) == (id, f"{repository.parent}/caf\\xe9")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(strange))
+
+    monkeypatch.setattr(os, "scandir", refuse)  # a test that runs as root can't be refused otherwise
+    assert "Permission denied" in error_of(f"{strange}@HEAD", cache)
+
+
+def test_no_program_of_the_working_tree_is_found_through_the_path(
+    repository: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repository, {"a.py": "1"})
+    (repository / "git").write_text("#!/bin/sh\ntouch ran\n")
+    (repository / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
+    assert set(contents(snapshot_of(repository, cache))) == {"a.py", "git"}
+    assert not (repository / "ran").exists()
 
 
 # --- hostile clones ---------------------------------------------------------------------------------------------------
