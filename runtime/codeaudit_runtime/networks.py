@@ -129,6 +129,11 @@ def mlp(tensors: Tensors, prefix: str, activation: Activation, *, last: Activati
     return Mlp(layers, activation, last)
 
 
+def flat(values: Tensor) -> Tensor:
+    """Observations as float32 rows."""
+    return values if values.dim() == 2 and values.dtype == torch.float32 else values.to(torch.float32).flatten(1)
+
+
 def chain(*stages: Network) -> Network:
     def apply(values: Tensor) -> Tensor:
         for stage in stages:

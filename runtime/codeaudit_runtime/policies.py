@@ -5,7 +5,7 @@ Not for choosing an action from the distribution: that is the action rule (`acti
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -104,6 +104,17 @@ class Chosen:
 
 
 Head: TypeAlias = Categorical | ActionValues | Gaussian | StateDependentNoise | Chosen
+
+
+def entropies(heads: Sequence[Head]) -> FloatArray | None:
+    """The entropies of several heads of one policy, one after the other; None where it has none."""
+    first = heads[0]
+    if isinstance(first, Categorical):  # one call on all rows: a call a step would cost as much as the network
+        return Categorical(
+            np.concatenate([head.logits_NA for head in heads if isinstance(head, Categorical)])
+        ).entropy()
+    found = [head.entropy() for head in heads]
+    return None if found[0] is None else np.concatenate([part for part in found if part is not None])
 
 
 class Policy(Protocol):

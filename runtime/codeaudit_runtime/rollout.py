@@ -11,10 +11,12 @@ import numpy as np
 
 from codeaudit.errors import UserError
 from codeaudit_runtime.actions import ActionChooser, ActionRule
-from codeaudit_runtime.environments.protocol import LevelDraw, VectorEnvironment
+from codeaudit_runtime.environments.protocol import LevelDraw, Step, VectorEnvironment
 from codeaudit_runtime.episodes import EpisodeRow
-from codeaudit_runtime.policies import Policy
-from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
+from codeaudit_runtime.policies import Head, Policy, entropies
+from codeaudit_runtime.spaces import AnyArray, IntArray
+
+CAP_CHECK_STEPS = 64  # how often entropies are summed and endless episodes looked for
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class _Rollout:
         self.entropies_S = np.zeros(slots)
         self.lengths_S = np.zeros(slots, dtype=np.int64)
         self.playing_S = np.ones(slots, dtype=bool)  # false between an end and the next first observation
-        self.has_entropy = True
+        self.has_entropy = agent.policy is not None
+        self.heads: list[tuple[Head, IntArray]] = []  # of the steps whose entropy is not yet added
+        self.calls = 0
         self.seen: list[set[int]] = [set() for _ in range(slots)]
         self.finished = [0] * slots
         self.rows: list[list[EpisodeRow]] = [[] for _ in range(slots)]
@@ -86,17 +90,19 @@ class _Rollout:
         starts = np.ones(self.environment.slots, dtype=bool)
         active = self._active()
         while len(active):
-            playing = active[self.playing_S[active]]
             actions = self._actions(observations, active, starts)
-            self._note_revisits(observations, playing)
+            self._note_seen(observations, active)
             step = self.environment.step(actions, active)
-            self.totals_S[playing] += step.rewards[playing]
-            self.discounted_S[playing] += self.discounts_S[playing] * step.rewards[playing]
-            self.discounts_S[playing] *= self.agent.discount
-            self.lengths_S[playing] += 1
-            changed = step.ended | step.first
-            if changed[active].any() or (self.lengths_S > self.environment.info.step_cap).any():
-                active = self._close_episodes(step.ended, step.truncated, step.first, active)
+            # Sums run for every slot: those of slots that are done or between episodes are never read.
+            self.totals_S += step.rewards
+            self.discounted_S += self.discounts_S * step.rewards
+            self.discounts_S *= self.agent.discount
+            self.lengths_S += 1
+            self.calls += 1
+            if step.changed:
+                active = self._close_episodes(step, active)
+            elif self.calls % CAP_CHECK_STEPS == 0:
+                self._refuse_endless(active)
             observations, starts = step.observations, step.first
         return tuple(row for rows in self.rows for row in rows)
 
@@ -105,9 +111,8 @@ class _Rollout:
         return np.array([slot for slot in slots if self.finished[slot] < self.wanted[slot]], dtype=np.int64)
 
     def _actions(self, observations: AnyArray, active: IntArray, starts: AnyArray) -> AnyArray:
-        if self.agent.policy is None:
-            head = None
-        else:
+        head: Head | None = None
+        if self.agent.policy is not None:
             everyone = len(active) == len(starts)
             rows = observations if everyone else observations[active]
             state = None if self.state is None else tuple(part[active] for part in self.state)
@@ -115,50 +120,60 @@ class _Rollout:
             if self.state is not None and following is not None:
                 for part, new in zip(self.state, following, strict=True):
                     part[active] = new
-        self._add_entropy(head, active)
+            self.heads.append((head, active))
         return self.chooser.choose(head, active)
 
-    def _add_entropy(self, head: object, active: IntArray) -> None:
-        if not self.has_entropy:
-            return
-        entropy: FloatArray | None = getattr(head, "entropy", lambda: None)()
-        if entropy is None:
-            self.has_entropy = False
-        else:
-            self.entropies_S[active] += entropy
+    def _add_entropies(self) -> None:
+        """Add the entropies of the steps since the last call to their slots."""
+        if self.heads and self.has_entropy:
+            found = entropies([head for head, _ in self.heads])
+            if found is None:
+                self.has_entropy = False
+            else:
+                slots = np.concatenate([active for _, active in self.heads])
+                self.entropies_S += np.bincount(slots, weights=found, minlength=len(self.entropies_S))
+        self.heads.clear()
 
-    def _note_revisits(self, observations: AnyArray, playing: IntArray) -> None:
+    def _note_seen(self, observations: AnyArray, active: IntArray) -> None:
+        rows = np.ascontiguousarray(observations if len(active) == len(observations) else observations[active])
+        rows = rows.reshape(len(active), -1)
+        contents = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel().tolist()
         seen = self.seen
-        for slot in playing.tolist():
-            seen[slot].add(hash(observations[slot].tobytes()))
+        for slot, content in zip(active.tolist(), contents, strict=True):
+            seen[slot].add(hash(content))
 
     def _remember_starts(self) -> None:
         seeds, levels = self.environment.seeds(), self.environment.level_ids()
         self.seeds = None if seeds is None else seeds.tolist()
         self.levels = None if levels is None else levels.tolist()
 
-    def _close_episodes(self, ended: AnyArray, truncated: AnyArray, first: AnyArray, active: IntArray) -> IntArray:
-        over_cap = (self.lengths_S > self.environment.info.step_cap) & ~ended
-        if over_cap.any():
-            raise UserError(
-                f"{self.agent.name}: an episode of {self.environment.info.id} passed the cap of "
-                f"{self.environment.info.step_cap} steps and the environment cannot be cut short",
-                hint="give it a time limit",
-            )
-        for slot in active[ended[active] & self.playing_S[active]].tolist():
+    def _close_episodes(self, step: Step, active: IntArray) -> IntArray:
+        self._add_entropies()
+        for slot in active[step.ended[active] & self.playing_S[active]].tolist():
             index = self.finished[slot] - self.burn_in
             self.finished[slot] += 1
             if index >= 0:
-                self.rows[slot].append(self._row(slot, index, bool(truncated[slot])))
-        fresh = active[(ended | first)[active]]
+                self.rows[slot].append(self._row(slot, index, bool(step.truncated[slot])))
+        fresh = active[(step.ended | step.first)[active]]
         for totals in (self.totals_S, self.discounted_S, self.entropies_S, self.lengths_S):
             totals[fresh] = 0
         self.discounts_S[fresh] = 1.0
         for slot in fresh.tolist():
             self.seen[slot] = set()
-        self.playing_S[fresh] = first[fresh]
+        self.playing_S[fresh] = step.first[fresh]
         self._remember_starts()
         return self._active()
+
+    def _refuse_endless(self, active: IntArray) -> None:
+        """For environments that cannot cut an episode short: say so rather than run for ever."""
+        self._add_entropies()
+        cap = self.environment.info.step_cap
+        if (self.lengths_S[active] > cap).any():
+            raise UserError(
+                f"{self.agent.name}: an episode of {self.environment.info.id} passed the cap of {cap} steps under "
+                f"{self.agent.rule.label} and the environment cannot be cut short",
+                hint="give it a time limit",
+            )
 
     def _row(self, slot: int, index: int, truncated: bool) -> EpisodeRow:
         length = int(self.lengths_S[slot])

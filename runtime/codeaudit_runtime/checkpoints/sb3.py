@@ -22,6 +22,7 @@ from codeaudit_runtime.networks import (
     Network,
     Tensors,
     chain,
+    flat,
     layer_indices,
     linear_layer,
     mlp,
@@ -138,7 +139,7 @@ def _features(tensors: Tensors, prefix: str) -> list[Network]:
     """The features extractor under `prefix`: none for flat observations, or the Nature network."""
     if tensors.has(f"{prefix}.cnn.0.weight"):
         return [nature_cnn(tensors, f"{prefix}.cnn", f"{prefix}.linear.0")]
-    return [lambda values: values.to(torch.float32).flatten(1)]
+    return [flat]
 
 
 def _actor(tensors: Tensors, actions: ActionSpec, options: dict[str, Any], where: str) -> NetworkPolicy:

@@ -10,15 +10,21 @@ import torch
 from codeaudit.errors import UserError
 from codeaudit_runtime.checkpoints.archive import tensors_from_bytes
 from codeaudit_runtime.checkpoints.checkpoint import Checkpoint
-from codeaudit_runtime.networks import ACTIVATIONS, Network, Tensors, chain, impala_cnn, linear_layer, mlp, nature_cnn
+from codeaudit_runtime.networks import (
+    ACTIVATIONS,
+    Network,
+    Tensors,
+    chain,
+    flat,
+    impala_cnn,
+    linear_layer,
+    mlp,
+    nature_cnn,
+)
 from codeaudit_runtime.policies import ActionValues, Categorical, Gaussian, Head, NetworkPolicy
 from codeaudit_runtime.spaces import ActionSpec, ObservationSpec
 
 Builder = Callable[[Tensors, Mapping[str, str], str, str], Checkpoint]
-
-
-def _flat(values: torch.Tensor) -> torch.Tensor:
-    return values.to(torch.float32).flatten(1)
 
 
 def _categorical(logits: torch.Tensor) -> Head:
@@ -73,7 +79,7 @@ def cleanrl_ppo(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha
         network = mlp(tensors, "actor", ACTIVATIONS["Tanh"])
         if not network.layers:
             raise UserError(f"{tensors.where}: no layers named `actor.N`", hint="is it a CleanRL PPO agent?")
-        stages = [_flat, network]
+        stages = [flat, network]
         size, observation = int(network.layers[-1][0].shape[0]), _inputs(tensors, "actor.0.weight")
     tensors.ignore("critic.")
     tensors.refuse_leftovers()
@@ -94,7 +100,7 @@ def cleanrl_ppo_continuous(tensors: Tensors, metadata: Mapping[str, str], format
     def gaussian(mean: torch.Tensor) -> Head:
         return Gaussian(mean.numpy(), np.broadcast_to(std, tuple(mean.shape)))
 
-    policy = NetworkPolicy(actions, chain(_flat, network), gaussian)
+    policy = NetworkPolicy(actions, chain(flat, network), gaussian)
     return Checkpoint("cleanrl", "ppo", sha256, policy, _inputs(tensors, "actor_mean.0.weight"))
 
 
@@ -105,7 +111,7 @@ def cleanrl_dqn(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha
         raise UserError(f"{tensors.where}: no layers named `network.N`", hint="is it a CleanRL DQN agent?")
     tensors.refuse_leftovers()
     actions = ActionSpec("discrete", int(network.layers[-1][0].shape[0]))
-    policy = NetworkPolicy(actions, chain(_flat, network), _values)
+    policy = NetworkPolicy(actions, chain(flat, network), _values)
     observation = _inputs(tensors, "network.0.weight")
     return Checkpoint("cleanrl", "dqn", sha256, policy, observation, value_based=True)
 
@@ -113,8 +119,8 @@ def cleanrl_dqn(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha
 def _plain_mlp(activation: str) -> Builder:
     def build(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha256: str) -> Checkpoint:
         prefixes = {name.rsplit(".", 2)[0] for name in tensors.names() if name.count(".") >= 2}
-        flat = all(name.split(".")[0].isdecimal() for name in tensors.names())
-        if flat:
+        bare = all(name.split(".")[0].isdecimal() for name in tensors.names())
+        if bare:
             tensors = Tensors({f"layers.{name}": tensors.take(name) for name in tensors.names()}, tensors.where)
             prefixes = {"layers"}
         if len(prefixes) != 1:
@@ -124,7 +130,7 @@ def _plain_mlp(activation: str) -> Builder:
         tensors.refuse_leftovers()
         actions = ActionSpec("discrete", int(network.layers[-1][0].shape[0]))
         observation = ObservationSpec((int(network.layers[0][0].shape[1]),), "float32")
-        policy = NetworkPolicy(actions, chain(_flat, network), _categorical)
+        policy = NetworkPolicy(actions, chain(flat, network), _categorical)
         return Checkpoint(format_, "policy network", sha256, policy, observation)
 
     return build

@@ -7,11 +7,13 @@ seed, which pairs the episodes of two policies, and slots that have done their q
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from codeaudit.errors import UserError
 from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
@@ -60,6 +62,20 @@ def factory_from_id(environment_id: str) -> Factory:
     return make
 
 
+def bare_environment(environment: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int | None]:
+    """The environment without the outer wrappers that only check or count, and its time limit in steps.
+
+    The vector keeps the limit itself. Wrappers that change what is seen, done or paid stay.
+    """
+    limit: int | None = None
+    while isinstance(environment, TimeLimit | OrderEnforcing | PassiveEnvChecker):
+        if isinstance(environment, TimeLimit):
+            own = int(environment._max_episode_steps)
+            limit = own if limit is None else min(limit, own)
+        environment = environment.env
+    return environment, limit
+
+
 def episode_seed(draw_seed: int, slot: int, index: int) -> int:
     """The seed of episode `index` of a slot in a draw: 31 bits, the same for every policy and number of slots."""
     return int(np.random.SeedSequence(draw_seed, spawn_key=(slot, index)).generate_state(1)[0] >> 1)
@@ -69,15 +85,15 @@ class GymnasiumSlots:
     """Independent single environments; the end of an episode and the reset to the next share one step."""
 
     def __init__(self, environment_id: str, factory: Factory, slots: int, step_cap: int | None = None) -> None:
-        self._environments = [factory() for _ in range(slots)]
-        first = self._environments[0]
-        limit = first.spec.max_episode_steps if first.spec is not None else None
+        made = [bare_environment(factory()) for _ in range(slots)]
+        self._environments = [environment for environment, _ in made]
+        first, limit = made[0]
         observation = observation_spec_from_space(first.observation_space, environment_id)
         self._info = EnvironmentInfo(
             id=environment_id,
             observation=observation,
             actions=action_spec_from_space(first.action_space, environment_id),
-            step_cap=step_cap or limit or DEFAULT_STEP_CAP,
+            step_cap=min(step_cap or limit or DEFAULT_STEP_CAP, limit or sys.maxsize),
             own_limit=limit,
         )
         self._slots = slots
@@ -85,6 +101,7 @@ class GymnasiumSlots:
         self._indices = [0] * slots
         self._lengths = [0] * slots
         self._seeds = np.zeros(slots, dtype=np.int64)
+        self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, *observation.shape), dtype=observation.dtype)
 
     @property
@@ -109,23 +126,24 @@ class GymnasiumSlots:
         self._observations[slot] = self._environments[slot].reset(seed=seed)[0]
 
     def step(self, actions: AnyArray, active: IntArray) -> Step:
-        rewards = np.zeros(self._slots)
-        ended = np.zeros(self._slots, dtype=bool)
-        truncated = np.zeros(self._slots, dtype=bool)
         observations, environments, lengths = self._observations, self._environments, self._lengths
         cap = self._info.step_cap
-        discrete = self._info.actions.kind == "discrete"
-        for slot, action in zip(active.tolist(), actions.tolist() if discrete else actions, strict=True):
-            observation, reward, terminated, cut, _ = environments[slot].step(action)
-            rewards[slot] = reward
+        rewards: list[Any] = [0.0] * self._slots
+        over: list[tuple[int, bool]] = []
+        for slot, action in zip(active.tolist(), actions, strict=True):
+            observation, rewards[slot], terminated, cut, _ = environments[slot].step(action)
             lengths[slot] += 1
             if terminated or cut or lengths[slot] >= cap:
-                ended[slot] = True
-                truncated[slot] = not terminated
+                over.append((slot, not terminated))
                 self._start(slot, self._indices[slot] + 1)
             else:
                 observations[slot] = observation
-        return Step(observations, rewards, ended, truncated, ended)
+        if not over:
+            return Step(observations, np.array(rewards, dtype=np.float64), self._none, self._none, self._none, False)
+        ended, truncated = self._none.copy(), self._none.copy()
+        for slot, cut_short in over:
+            ended[slot], truncated[slot] = True, cut_short
+        return Step(observations, np.array(rewards, dtype=np.float64), ended, truncated, ended, True)
 
     def level_ids(self) -> IntArray | None:
         return None

@@ -69,7 +69,10 @@ class GymnasiumVector:
             first = ended
             if ended.any():
                 observations, _ = self._environment.reset(options={"reset_mask": ended})
-        return Step(np.asarray(observations), np.asarray(rewards, dtype=float), ended, truncated & ~terminated, first)
+        changed = bool(ended.any() or first.any())
+        return Step(
+            np.asarray(observations), np.asarray(rewards, dtype=float), ended, truncated & ~terminated, first, changed
+        )
 
     def level_ids(self) -> IntArray | None:
         return None

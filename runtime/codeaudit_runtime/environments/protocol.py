@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
     Where `ended`, the episode is over with this reward. `first` says that the observation is the first of a new
     episode: in the same step as the end, or, for environments that reset on their next step, one call later; between
-    the two the slot is in no episode and nothing counts.
+    the two the slot is in no episode and nothing counts. `changed` is false where no slot ended or began an episode.
     """
 
     observations: AnyArray
@@ -54,6 +54,7 @@ class Step(NamedTuple):
     ended: BoolArray
     truncated: BoolArray
     first: BoolArray
+    changed: bool
 
 
 class VectorEnvironment(Protocol):
