@@ -164,7 +164,7 @@ def floor_rows(
 def _environment(environment_id: str, plan: Plan, level_sets: Sequence[LevelSet]) -> VectorEnvironment:
     """The one that the first unit will use."""
     unit = floor_units(environment_id, plan, level_sets)[0]
-    return open_environment(unit.environment, unit.slots, unit.step_cap, unit.levels, unit.draw)
+    return open_environment(unit.environment, unit.slots, unit.step_cap)
 
 
 def _loaded_and_fitting(subject: Subject, plan: Plan, level_sets: Sequence[LevelSet]) -> Checkpoint:

@@ -106,7 +106,7 @@ def _is_policy(act: object) -> bool:
 def _vector(environment: Environment, plan: Plan) -> VectorEnvironment:
     if isinstance(environment, str):
         slots = min(plan.slots or default_slots(environment), plan.episodes_per_draw)
-        return environment_from_id(environment, slots, step_cap=plan.step_cap, seed=plan.draws[0])
+        return environment_from_id(environment, slots, step_cap=plan.step_cap)
     if isinstance(environment, VectorEnv):
         return GymnasiumVector(environment, plan.step_cap)
     if isinstance(environment, GymnasiumSlots | GymnasiumVector) or hasattr(environment, "level_ids"):

@@ -111,11 +111,9 @@ def check_fit(checkpoint: Checkpoint, environment: VectorEnvironment, name: str)
 
 
 @functools.lru_cache(maxsize=4)
-def open_environment(
-    environment_id: str, slots: int, step_cap: int | None, levels: LevelSet, seed: int
-) -> VectorEnvironment:
+def open_environment(environment_id: str, slots: int, step_cap: int | None) -> VectorEnvironment:
     """Kept between units: making Box2D worlds or ProcGen costs more than resetting them."""
-    return environment_from_id(environment_id, slots, step_cap=step_cap, levels=levels, seed=seed)
+    return environment_from_id(environment_id, slots, step_cap=step_cap)
 
 
 def units_for(
@@ -157,7 +155,7 @@ def floor_units(environment_id: str, plan: Plan, level_sets: Sequence[LevelSet] 
 def run_unit(unit: Unit) -> bytes:
     """Roll one unit out; its rows as bytes."""
     torch.set_num_threads(1)
-    environment = open_environment(unit.environment, unit.slots, unit.step_cap, unit.levels, unit.draw)
+    environment = open_environment(unit.environment, unit.slots, unit.step_cap)
     draw = LevelDraw(unit.levels, unit.draw)
     seed = unit.draw if unit.reference == RANDOM_WEIGHTS else None
     checkpoint = load_agent(unit.files, seed) if unit.files is not None else None

@@ -13,14 +13,12 @@ from codeaudit_runtime.environments.protocol import (
 __all__ = ["EnvironmentInfo", "LevelDraw", "LevelSet", "Step", "VectorEnvironment", "environment_from_id"]
 
 
-def environment_from_id(
-    environment_id: str, slots: int, *, step_cap: int | None = None, levels: LevelSet | None = None, seed: int = 0
-) -> VectorEnvironment:
+def environment_from_id(environment_id: str, slots: int, *, step_cap: int | None = None) -> VectorEnvironment:
     """`slots` sub-environments. UserError, naming the extra to install, where the environment is not there."""
     if environment_id.startswith("procgen/"):
         from codeaudit_runtime.environments.procgen_slots import ProcgenSlots
 
-        procgen: VectorEnvironment = ProcgenSlots(environment_id, slots, levels or LevelSet(), seed)
+        procgen: VectorEnvironment = ProcgenSlots(environment_id, slots, step_cap)
         return procgen
     from codeaudit_runtime.environments.gymnasium_slots import GymnasiumSlots, factory_from_id
 
