@@ -29,7 +29,7 @@ def agent_of(rule: str, draws: list[Draw], owners: list[str], function: str, pat
     squashed = any(d.squashed for d in draws)
     deterministic = bool(draws) and all(d.rule in ("network", "noisy") and not d.value_based for d in draws)
     for name in [n for n in nearest if n]:
-        text = _words(name)
+        text = f"{_words(name)} {name}"
         if MODEL_BASED.search(text):
             return "model_based"
         if OTHER.search(text):

@@ -77,8 +77,12 @@ class Classifier:
 
     def _grouped(self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame) -> list[Classified]:
         by_owner: dict[str, list[Draw]] = {}
+        exploring = [d for d in draws if d.chance == "random" and d.rule == "uniform_random"]
         for d in draws:
-            by_owner.setdefault(d.owner if d.sure else "?", []).append(d)
+            if d not in exploring or len(exploring) == len(draws):
+                by_owner.setdefault(d.owner if d.sure else "?", []).append(d)
+        for group in by_owner.values():
+            group.extend(d for d in exploring if d not in group)
         out = []
         for group in by_owner.values():
             others = [a for a in alternatives if a.owner == group[0].owner or len(by_owner) == 1]

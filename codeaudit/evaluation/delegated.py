@@ -102,7 +102,7 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
         given = t.Name(call.line, model.parameter.name) if options else None
     if given is not None:
         for frame in frames:
-            known = audit.evaluator.evaluate(given, frame, event.context) or _guessed(audit, given, frame, event)
+            known = audit.evaluator.likely(given, frame, event.context)
             if known is not None:
                 break
         if known is None:
@@ -119,14 +119,6 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
     environment = slot_of(call, model.environment)
     made = audit.environments.made(environment, frame) if environment is not None else []
     return _site(audit, model, event, function, frame, rule, provenance, default_site, origin, made, model.procedure)
-
-
-def _guessed(audit: Audit, node: t.Node, frame: Frame, event: CallEvent) -> Known | None:
-    audit.evaluator.guessing = True
-    try:
-        return audit.evaluator.evaluate(node, frame, event.context)
-    finally:
-        audit.evaluator.guessing = False
 
 
 def _policy_rule(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:

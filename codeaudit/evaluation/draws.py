@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from codeaudit.evaluation import words
 from codeaudit.facts import tree as t
-from codeaudit.program.flow import Context, Guard, Selector
+from codeaudit.program.flow import Context, Definition, Guard, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, LambdaValue, Library, Value
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.libraries import Libraries
@@ -156,15 +156,14 @@ class Tracer:
         return self._definitions(definitions, selector, Frame(frame.function.module.body), None, depth) if definitions else []
 
     def _definitions(
-        self, definitions: list, selector: Selector, frame: Frame, use: Context | None, depth: int
-    ) -> list[Draw]:  # type: ignore[type-arg]
+        self, definitions: list[Definition], selector: Selector, frame: Frame, use: Context | None, depth: int
+    ) -> list[Draw]:
         draws: list[Draw] = []
         for d, extra in reaching(definitions, use, lambda guard: self._feasible(guard, frame)):
             if d.kind == "augment":
                 more = self._trace(d.value, selector, frame, d.context, depth + 1)
-                if any(x.rule == "noisy" for x in more):
-                    more = [self._decided(x, extra, frame) for x in more]
-                    return draws + more
+                if any(x.rule == "noisy" or x.decisions for x in more):
+                    return draws + [self._decided(x, extra, frame) for x in more]
                 continue
             more = self._trace(d.value, (*d.selector, *selector), frame, d.context, depth + 1)
             draws.extend(self._decided(x, extra, frame) for x in more)
@@ -210,39 +209,7 @@ class Tracer:
     def _feasible(self, guard: Guard, frame: Frame) -> bool | None:
         if self.unpruned:
             return None
-        held, _ = self.evaluator.holds(guard, frame)
-        if held is None and self.epsilon_of(guard[0], frame) is None:
-            held = self._by_mode(guard, frame)
-        return held
-
-    def _by_mode(self, guard: Guard, frame: Frame) -> bool | None:
-        """`if self.training:` under the mode that the callers put the module into."""
-        test, wanted = guard
-        if isinstance(test, t.Unary) and test.op == "not":
-            test, wanted = test.value, not wanted
-        if isinstance(test, t.Attr) and test.name == "training":
-            mode = self.mode(frame)
-            return None if mode is None else mode == wanted
-        return None
-
-    def mode(self, frame: Frame) -> bool | None:
-        """Whether the network is in training mode: the last `.eval()` or `.train()` before the call, callee first."""
-        current: Frame | None = frame.parent
-        call = frame.call
-        while current is not None:
-            at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
-            last: bool | None = None
-            for event in current.function.flow.calls:
-                func = event.call.func
-                if event.context.order <= at and isinstance(func, t.Attr) and func.name in ("eval", "train"):
-                    if not event.call.args or isinstance(event.call.args[0].value, t.Const):
-                        last = func.name == "train" and not (
-                            event.call.args and event.call.args[0].value.value is False  # type: ignore[attr-defined]
-                        )
-            if last is not None:
-                return last
-            call, current = current.call, current.parent
-        return True
+        return self.evaluator.holds(guard, frame)[0]
 
     def _decided(self, draw: Draw, guards: tuple[Guard, ...], frame: Frame) -> Draw:
         """The draw with the conditions it stands under added to its decisions."""
@@ -259,8 +226,6 @@ class Tracer:
                                    epsilon_test=(file, guard[0].line))  # fmt: skip
                 continue
             held, origin = self.evaluator.holds(guard, frame)
-            if held is None and self._by_mode(guard, frame) is not None:
-                origin = Origin("mode", file, guard[0].line, "module mode")
             if origin is None:
                 draw = replace(draw, doubt=draw.doubt + 1)
                 continue
@@ -493,13 +458,17 @@ class Tracer:
         file = frame.function.module.path
         for model in self.libraries.by_name.get(name, ()) if library is not None else ():
             parts = library.name.split(".") if library is not None else []
-            if model.kind != "action" or parts[0] not in model.packages or model.parameter is None:
+            if model.kind != "action" or parts[0] not in model.packages:
                 continue
+            if model.of and not any(part in model.of for part in parts[1:-1]):
+                continue
+            if model.parameter is None:
+                return self._draw(model.always, node, frame, why=f"as {model.library} does in `{model.name}`")
             given = next((a.value for a in node.args if a.name == model.parameter.name), None)
             positional = [a.value for a in node.args if not a.name]
             if given is None and model.parameter.position is not None and model.parameter.position < len(positional):
                 given = positional[model.parameter.position]
-            known = self.evaluator.evaluate(given, frame, use) if given is not None else None
+            known = self.evaluator.likely(given, frame, use) if given is not None else None
             if given is None:
                 origin = Origin("library", f"{model.library}:{model.name}", 0, model.parameter.name)
                 value = model.parameter.default
@@ -694,7 +663,7 @@ class Tracer:
         names = ("temperature", "scale", "std", "stddev", "noise_scale", "temp")
         for part, where in [(node, frame), *self._defining_calls(receiver, frame)]:
             for arg in part.args:
-                if arg.name in names:
+                if arg.name in names or (not arg.name and last_name(arg.value) in names):
                     known = self.evaluator.evaluate(arg.value, where)
                     if known is not None and isinstance(known.value, (int, float)) and known.value == 0:
                         return known

@@ -16,7 +16,7 @@ from codeaudit.program.values import Evaluator
 LEVELS = re.compile(
     r"(num_levels|start_level|levels?$|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
     r"intensity|theme|difficult\w*|maze\w*|^maps?$|scenario|^task(_name|_id|s)?$|env_name|env_id|^env$|^id$|domain\w*|resource_files|"
-    r"video\w*|color\w*|distract\w*|^game$|unseen|context|dataset|variation|themes?|episodes_config|scene\w*|world)",
+    r"color_mode|distract\w*|^game$|unseen|context|variation|themes?|scene\w*|^world)",
     re.I,
 )
 SWITCH = re.compile(r"^(is_?)?(test|eval|evaluate|evaluation|valid|validation|train|training|heldout|full_distribution)(_env|_mode|ing|_worker|_set|_levels)?$", re.I)
@@ -68,7 +68,7 @@ class Environments:
                     return
             for owner in self.resolver.types(node.obj, frame):
                 if isinstance(owner, Instance):
-                    for expression, selector, where in self.attribute(owner, node.name):
+                    for expression, selector, where in self.resolver.attribute_definitions(owner, node.name):
                         if not selector:
                             self._follow(expression, where, (*names, name), found, depth + 1, seen)
             if not found and name in ("unwrapped", "env", "venv", "envs"):
@@ -96,25 +96,6 @@ class Environments:
         elif isinstance(node, t.Seq):
             for item in node.items[:2]:
                 self._follow(item, frame, names, found, depth + 1, seen)
-
-    def attribute(self, owner: Instance, name: str) -> list[tuple[t.Node, tuple[int | str, ...], Frame]]:
-        """Where an attribute comes from; through a library's base class, the constructor argument of the same name."""
-        found = self.resolver.attribute_definitions(owner, name)
-        if found:
-            return found
-        own = self.resolver.method(owner.info, "__init__")
-        if own is not None:
-            frame = self.resolver.method_frame(owner, own)
-            for event in own.flow.calls:
-                if last_name(event.call.func) == "__init__":
-                    for arg in event.call.args:
-                        if arg.name == name:
-                            return [(arg.value, (), frame)]
-        if owner.call is not None and owner.frame is not None:
-            for arg in owner.call.args:
-                if arg.name == name:
-                    return [(arg.value, (), owner.frame)]
-        return []
 
     def _name(self, node: t.Name, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
         function: Function | None = frame.function
@@ -209,7 +190,11 @@ class Environments:
         for key, (text, value) in mine.items():
             if SWITCH.match(key) and self._says_test(key, value) and self._separates(call, key, made.frame):
                 return True
-        for other in training:
+        root = _root(made.frame)
+        related = [o for o in training if _root(o.frame) is root] or [
+            o for o in training if o.frame.function.module is made.frame.function.module
+        ]
+        for other in related or training:
             if other.call is None:
                 continue
             if other.call is call:
@@ -218,6 +203,8 @@ class Environments:
             elif last_name(other.call.func) != last_name(call.func):
                 continue
             theirs = self.signature(other)
+            if not related:  # another script: its tasks are its own, only level sets can be compared
+                theirs = {k: v for k, v in theirs.items() if "level" in k or k == "seeds"}
             if self._differs(mine, theirs):
                 return True
         return any(
@@ -309,6 +296,13 @@ class Environments:
                     guard[0] for d in found[0] for guard in d.context.guards if len(found[0]) > 1
                 ]
         return []
+
+
+def _root(frame: Frame) -> object:
+    """The script that a chain of callers starts in."""
+    while frame.parent is not None:
+        frame = frame.parent
+    return frame.function.module
 
 
 class _Unknown:

@@ -19,7 +19,7 @@ from codeaudit.evaluation.rollouts import Finder, Rollout, Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
-from codeaudit.program.index import Function, Program, last_name
+from codeaudit.program.index import Function, Program, last_name, module_values
 from codeaudit.program.libraries import Libraries
 from codeaudit.program.options import Options
 from codeaudit.program.resolve import Resolver
@@ -91,6 +91,8 @@ class Audit:
         """A function that nobody calls, hands on, overrides or decorates."""
         if function.name == "<module>" or function.node.decorators or function.outer is not None:
             return False
+        if function.owner is None and not self.resolver.callers(function) and not self._referred(function):
+            return True
         if function.name in self.program.calls_by_name or function.name in self.program.names_used:
             return False
         if function.name.startswith("__") or function.name in ("main", "run", "forward", "step"):
@@ -98,6 +100,18 @@ class Audit:
         if function.owner is not None and self.resolver.library_bases(function.owner):
             return False  # a framework may call it
         return True
+
+    def _referred(self, function: Function) -> bool:
+        """Whether a module-level function is named as a value, in its own module or in one that imports it."""
+        if function.name not in self.program.names_used:
+            return False
+        for module in self.program.modules.values():
+            if module is not function.module and function.name not in module.imports:
+                if not any(source for source, _ in module.stars):
+                    continue
+            if function.name in module_values(module):
+                return True
+        return False
 
     # --- measured rollouts ------------------------------------------------------------------------------------------
 
@@ -108,7 +122,7 @@ class Audit:
                 continue
             classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
             if all(c.rule == "uniform_random" for c in classified):
-                if not f.use.measured or f.use.kind == "demo" or not self._reports_mean(f.rollout.function):
+                if not f.use.measured or not self._reports_mean(f.rollout.function):
                     continue
             for group in self._groups(classified):
                 sites.append(self._site(f, selection, group))
@@ -146,7 +160,7 @@ class Audit:
         chosen = (apart or group)[0]
         environments = made[id(chosen)]
         procedure = self._procedure(f, chosen)
-        if use.kind == "demo":
+        if use.kind == "demo" and chosen.rule != "uniform_random":
             role = "demo"
         elif apart:
             role = "heldout"

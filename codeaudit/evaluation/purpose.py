@@ -51,7 +51,7 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
     updates = any(_is_update(e, function) and not _other_data(e, beside) for e in inside)
     measured = _measures(rollout, inside, bound)
     renders = any(last_name(e.call.func) == "render" for e in inside)
-    resets = _resets(rollout, region)
+    resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))
     environment = last_name(rollout.environment)
     marked = bool(words.HELDOUT_NAME.search(environment)) or bool(re.match(r"(test|eval|valid)", environment, re.I))
     kind, named = _kind(rollout, stored, weak, updates, measured, renders, marked, region is None)
@@ -72,7 +72,7 @@ def _kind(
     for name in names:
         if words.DEMO.search(name) and not learning:
             # `play_episode` in a trainer plays a game; a demo script says so in its file or renders.
-            if renders or words.DEMO.search(stem) or not re.match(r"play|record|show", name) or words.says_evaluation(name):
+            if renders or words.DEMO.search(stem) or not re.match(r"_*(play_|record|show)", name) or words.says_evaluation(name):
                 return "demo", "function"
         if words.says_evaluation(name) and not updates:
             return "evaluation", "function"
@@ -216,7 +216,15 @@ def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> boo
     )
 
 
-def _resets(rollout: Rollout, region: t.Node | None) -> bool:
+def _learning_loop(inside: list[CallEvent], function: Function) -> t.Node | None:
+    """The outermost loop in which the policy is updated."""
+    for event in inside:
+        if event.context.loops and _is_update(event, function):
+            return event.context.loops[0]
+    return None
+
+
+def _resets(rollout: Rollout, region: t.Node | None, inside_only: bool) -> bool:
     """Whether the environment is reset, or made, in this function before or between the measured steps."""
     name = last_name(rollout.environment)
     order = rollout.event.context.order
@@ -227,11 +235,21 @@ def _resets(rollout: Rollout, region: t.Node | None) -> bool:
             if not same:
                 continue
             in_region = region is not None and any(x is region for x in event.context.loops)
+            if inside_only:
+                # The reset after an episode's end belongs to the stream; one before the steps begins a measurement.
+                if in_region and event.context.order < order and not _after_done(event):
+                    return True
+                continue
             if in_region or event.context.order < order and len(event.context.loops) >= _depth_outside(rollout, region):
                 return True
         elif isinstance(func, t.Call) and func.args and last_name(func.args[0].value) == "reset":
             return True
     return False
+
+
+def _after_done(event: CallEvent) -> bool:
+    return any("done" in last_name(p) or "term" in last_name(p) for test, _ in event.context.guards[-1:] for p in t.walk(test)
+               if isinstance(p, (t.Name, t.Attr)))  # fmt: skip
 
 
 def _depth_outside(rollout: Rollout, region: t.Node | None) -> int:

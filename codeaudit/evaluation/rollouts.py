@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
@@ -10,6 +11,9 @@ from codeaudit.program.flow import CallEvent, Context, Definition, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
 from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
 from codeaudit.program.resolve import Resolver, reaching
+
+
+ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,11 +280,24 @@ class Finder:
             return False
         if any(self._inside_selects(arg.value, function) for arg in call.args):
             return False  # a conversion around the call that selects
+        if any(self._holds_action(arg.value, function, call) for arg in call.args):
+            return False  # a conversion of an action selected before
         if self.looks_like_environment(call.func, function) and not words.POLICY_CALL.search(name):
             return False
         if words.POLICY_CALL.search(name) or words.NETWORK.search(name):
             return True
         return self._reaches_code(call, function)
+
+    def _holds_action(self, node: t.Node, function: Function, call: t.Call) -> bool:
+        """A name such as `action` that an earlier call in this function gave its value to."""
+        if not isinstance(node, t.Name) or not ACTION_NAME.match(node.id):
+            return False
+        for d in function.flow.definitions.get(node.id, ()):
+            if isinstance(d.value, t.Call) and d.value is not call and d.line <= call.line:
+                inner = d.value
+                if words.POLICY_CALL.search(last_name(inner.func)) or last_name(inner.func) in words.SAMPLES | words.MODES:
+                    return True
+        return False
 
     def _inside_selects(self, node: t.Node, function: Function) -> bool:
         return isinstance(node, t.Call) and last_name(node.func) not in words.CONVERSIONS and self._selects(node, (), function)

@@ -49,7 +49,7 @@ NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats
 
 EVALUATION = re.compile(r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I)
 EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
-DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play\w*|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|replay_(video|policy)|make_gif|display)(_|$|\b)", re.I)
+DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|replay_(video|policy)|make_gif|display)(_|$|\b)", re.I)
 TRAINING = re.compile(r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)", re.I)
 HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I)
 RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}

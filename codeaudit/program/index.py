@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Flow, flow_of
@@ -230,21 +230,26 @@ class Program:
 
     @cached_property
     def names_used(self) -> frozenset[str]:
-        """Every name that is read anywhere outside a call's own function position: how functions travel as values."""
-        used: set[str] = set()
-        for module in self.modules.values():
-            for node in t.walk(module.file):
-                if isinstance(node, (t.Call,)):
-                    for arg in node.args:
-                        if isinstance(arg.value, (t.Name, t.Attr)):
-                            used.add(last_name(arg.value))
-                elif isinstance(node, (t.Assign, t.Return)) and isinstance(node.value, (t.Name, t.Attr)):
-                    used.add(last_name(node.value))
-                elif isinstance(node, t.Map):
-                    used.update(last_name(v) for _, v in node.items if isinstance(v, (t.Name, t.Attr)))
-                elif isinstance(node, t.Seq):
-                    used.update(last_name(v) for v in node.items if isinstance(v, (t.Name, t.Attr)))
-        return frozenset(used)
+        """Every name that is read as a value somewhere: how functions travel without being called."""
+        return frozenset(name for module in self.modules.values() for name in module_values(module))
+
+
+@cache
+def module_values(module: Module) -> frozenset[str]:
+    """The names that a module passes, stores or returns as values."""
+    used: set[str] = set()
+    for node in t.walk(module.file):
+        values: Iterable[t.Node] = ()
+        if isinstance(node, t.Call):
+            values = [arg.value for arg in node.args]
+        elif isinstance(node, (t.Assign, t.Return)) and node.value is not None:
+            values = [node.value]
+        elif isinstance(node, t.Map):
+            values = [value for _, value in node.items]
+        elif isinstance(node, t.Seq):
+            values = node.items
+        used.update(last_name(v) for v in values if isinstance(v, (t.Name, t.Attr)))
+    return frozenset(used)
 
 
 def last_name(node: t.Node) -> str:

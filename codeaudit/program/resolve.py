@@ -324,10 +324,23 @@ class Resolver:
                         found.append((d.value, d.selector, self.method_frame(owner, method)))
             for d in info.flow.definitions.get(name, ()):
                 found.append((d.value, d.selector, Frame(info.module.body)))
-            for statement in info.node.body:  # flax: `name: Module` with no value says nothing
-                if isinstance(statement, t.Assign) and statement.annotation is not None and not found:
-                    continue
-        return found
+        return found or self._through_library(owner, name)
+
+    def _through_library(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:
+        """An attribute that a library's base class sets: the constructor's argument of the same name."""
+        own = self.method(owner.info, "__init__")
+        if own is not None:
+            frame = self.method_frame(owner, own)
+            for event in own.flow.calls:
+                if last_name(event.call.func) == "__init__":
+                    for arg in event.call.args:
+                        if arg.name == name:
+                            return [(arg.value, (), frame)]
+        if owner.call is not None and owner.frame is not None:
+            for arg in owner.call.args:
+                if arg.name == name and (own is None or own.parameter(name) is None):
+                    return [(arg.value, (), owner.frame)]
+        return []
 
     def method_frame(self, owner: Instance, method: Function) -> Frame:
         """A method as it ran on this object: `__init__` with the arguments of the constructor call, where known."""

@@ -29,6 +29,7 @@ class Origin:
     file: str
     line: int
     name: str = ""
+    computed: bool = False  # from several flags, or from a flag and the kind of environment
     trail: tuple[tuple[str, int, str], ...] = ()  # (file, line, what) from the use to the origin
 
 
@@ -60,6 +61,17 @@ class Evaluator:
         return bool(known.value) == wanted, known.origin
 
     # --- values -----------------------------------------------------------------------------------------------------
+
+    def likely(self, node: t.Node, frame: Frame, use: Context | None = None) -> Known | None:
+        """The value; where a special case (`is_atari(env)`) can't be told, as if it weren't given."""
+        known = self.evaluate(node, frame, use)
+        if known is None:
+            self.guessing = True
+            try:
+                known = self.evaluate(node, frame, use)
+            finally:
+                self.guessing = False
+        return known
 
     def evaluate(self, node: t.Node, frame: Frame, use: Context | None = None) -> Known | None:
         key = (id(node), *frame.key)
@@ -122,13 +134,14 @@ class Evaluator:
             known = left or right
             assert known is not None
             # `flag or is_special(env)`: the special case isn't the default one.
-            return Known(known.value if stop else False, self._both(known.origin, known.origin, node, frame))
+            origin = replace(known.origin, kind="option", file=frame.function.module.path, line=node.line, computed=True)
+            return Known(known.value if stop else False, origin)
         return None
 
     def _both(self, a: Origin, b: Origin, node: t.Node, frame: Frame) -> Origin:
         """The origin of a value computed from two: two options make the line that joins them the deciding one."""
         if a.kind == b.kind == "option" and (a.file, a.line) != (b.file, b.line):
-            return Origin("option", frame.function.module.path, node.line, f"{a.name} and {b.name}")
+            return Origin("option", frame.function.module.path, node.line, f"{a.name} and {b.name}", computed=True)
         return _stronger(a, b)
 
     def _compare(self, node: t.Compare, frame: Frame, use: Context | None) -> Known | None:
@@ -241,6 +254,7 @@ class Evaluator:
             known = self.evaluate(d.value, frame, d.context)
             if known is None:
                 return None
+            known = self._computed(known, d.value, frame, d.line)
             for guard in extra:  # chosen under a condition that an option decided
                 _, origin = self.holds(guard, frame)
                 if origin is not None and origin.kind == "option":
@@ -252,6 +266,13 @@ class Evaluator:
         for other in values[1:]:
             best = Known(best.value, _stronger(best.origin, other.origin))
         return best
+
+    @staticmethod
+    def _computed(known: Known, value: t.Node, frame: Frame, line: int) -> Known:
+        """A value computed from several flags is decided on the line that computes it."""
+        if known.origin.computed and not isinstance(value, (t.Name, t.Attr)):
+            return Known(known.value, replace(known.origin, file=frame.function.module.path, line=line))
+        return known
 
     def _selected(self, d: Any, frame: Frame) -> Known | None:
         node: t.Node = d.value
@@ -297,7 +318,30 @@ class Evaluator:
 
     # --- attributes and options -------------------------------------------------------------------------------------
 
+    def mode(self, frame: Frame) -> bool | None:
+        """Whether the network is in training mode: the last `.eval()` or `.train()` before the call, nearest caller first."""
+        current: Frame | None = frame.parent
+        call = frame.call
+        while current is not None:
+            at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
+            last: bool | None = None
+            for event in current.function.flow.calls:
+                func = event.call.func
+                if event.context.order <= at and isinstance(func, t.Attr) and func.name in ("eval", "train"):
+                    if not event.call.args or isinstance(event.call.args[0].value, t.Const):
+                        last = func.name == "train" and not (
+                            event.call.args and event.call.args[0].value.value is False  # type: ignore[attr-defined]
+                        )
+            if last is not None:
+                return last
+            call, current = current.call, current.parent
+        return True
+
     def _attribute(self, node: t.Attr, frame: Frame) -> Known | None:
+        if node.name == "training" and last_name(node.obj) == frame.function.self_name:
+            mode = self.mode(frame)
+            if mode is not None:
+                return Known(mode, Origin("mode", frame.function.module.path, node.line, "module mode"))
         dotted = t.dotted(node)
         if dotted:
             local = self.resolver.definitions(dotted, frame)
@@ -341,6 +385,7 @@ class Evaluator:
                 if frame.function.name in ("__init__", "setup", "<module>"):
                     return None
                 continue
+            known = self._computed(known, expression, frame, expression.line)
             if frame.function is owner.info.module.body:  # a field of the class: of a dataclass, it is an option
                 options = [o for o in self.options.find(name, owner.info.module) if o.module is owner.info.module]
                 options = [o for o in options if o.owner == owner.info.name]
@@ -401,6 +446,8 @@ class Evaluator:
     def _call(self, node: t.Call, frame: Frame, use: Context | None) -> Known | None:
         name = last_name(node.func)
         positional = [a.value for a in node.args if not a.name]
+        if self.guessing and name.startswith(("is_", "has_", "_is_")):
+            return Known(False, Origin("option", frame.function.module.path, node.line, name, computed=True))
         if isinstance(node.func, t.Name) and name in CASTS and len(positional) == 1:
             inner = self.evaluate(positional[0], frame, use)
             if inner is None or not isinstance(inner.value, (int, float, bool, str)):
