@@ -30,6 +30,8 @@ __all__ = ["LARGEST_FILE", "Entry", "Skipped", "Snapshot", "open_snapshot", "pri
 
 LARGEST_FILE = 10 << 20  # bytes
 
+_NOT_WHOLE = "it is a partial clone, or borrows objects by alternates, or is damaged; make a full clone"
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -213,17 +215,14 @@ def _of_commit(target: Target, source: Source, revision: str, web: str) -> Snaps
                 if source.cached:
                     raise objects.Damaged(shown, revision)
                 if revision == "HEAD":
-                    raise UserError(f"{shown}: the repository has no commit yet", hint="commit its files first")
+                    raise _no_head(source.repository)
                 raise no_such_commit(shown, revision, commits_near(view, revision, deadline))
             try:
                 files, whole = objects.list_files(reader, commit.tree)
             except objects.MissingTree:
                 if source.cached:
                     raise objects.Damaged(shown, commit.tree) from None
-                raise NoSuchCommit(
-                    f"{shown}: the clone lacks files of commit {commit.id}",
-                    hint="it is a partial clone, or borrows objects by alternates; make a full clone",
-                ) from None
+                raise NoSuchCommit(f"{shown}: the clone lacks files of commit {commit.id}", hint=_NOT_WHOLE) from None
         sizes = objects.sizes(view, (file.id for file in files if file.mode in objects.FILE_MODES), deadline)
     absent = "its bytes are not in this clone"
     if source.cached:
@@ -261,7 +260,7 @@ def _of_working_tree(target: Target, source: Source, web: str) -> Snapshot:
     with source.view(refs=False) as view, source.reader(view) as reader:
         commit = objects.read_commit(reader, head) if head else None
     if commit is None:
-        raise UserError(f"{source.repository.shown}: the repository has no commit yet", hint="commit its files first")
+        raise _no_head(source.repository)
     entries: list[Entry] = []
     skipped: list[Skipped] = []
     paths = worktree.list_paths(source.repository, source.scratch, time.monotonic() + source.timeout)
@@ -294,6 +293,13 @@ def _of_working_tree(target: Target, source: Source, web: str) -> Snapshot:
         skipped=tuple(skipped),
         source=source,
     )
+
+
+def _no_head(repository: Repository) -> UserError:
+    head = read_refs(repository).get("HEAD")
+    if head:
+        return NoSuchCommit(f"{repository.shown}: the clone lacks its commit {head}", hint=_NOT_WHOLE)
+    return UserError(f"{repository.shown}: the repository has no commit yet", hint="commit its files first")
 
 
 def _as_utf8(text: str) -> str:

@@ -105,10 +105,11 @@ def read_small(path: Path, *, largest: int = _LARGEST_METADATA) -> bytes | None:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (OSError, ValueError):
         return None
+    state = os.fstat(handle)
+    if not stat.S_ISREG(state.st_mode) or state.st_size > largest:
+        os.close(handle)
+        return None
     with os.fdopen(handle, "rb") as file:
-        state = os.fstat(file.fileno())
-        if not stat.S_ISREG(state.st_mode) or state.st_size > largest:
-            return None
         return file.read(largest)
 
 

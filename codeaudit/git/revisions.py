@@ -47,7 +47,7 @@ class NoSuchCommit(UserError):
 def no_such_commit(shown: str, revision: str, near: list[str]) -> NoSuchCommit:
     """The error for a pin that resolves to nothing; `near` are the commits that `commits_near` gave."""
     what = f"{shown}: there is no commit '{printable(revision)}'"
-    if near and is_abbreviation(revision) and all(id.startswith(revision.lower()) for id in near):
+    if len(near) > 1 and is_abbreviation(revision) and all(id.startswith(revision.lower()) for id in near):
         what = f"{shown}: '{printable(revision)}' is the beginning of more than one commit"
         return NoSuchCommit(what, hint=f"write more of it: {_named(near)}", shared=len(revision))
     if near:

@@ -432,6 +432,9 @@ def test_replacements_grafts_and_alternates_have_no_effect(tmp_path: Path, repos
     (borrower / ".git" / "objects" / "info" / "alternates").write_text(f"{repository}/.git/objects\n")
     assert git(borrower, "cat-file", "-t", other) == "commit"  # plain git reads the other repository's objects
     assert "no commit" in error_of(f"{borrower}@{other}", cache)
+    (borrower / ".git" / "HEAD").write_text(f"{other}\n")
+    for target in (borrower, f"{borrower}@HEAD"):
+        assert f"lacks its commit {other}" in error_of(target, cache)
     for name in git(repository, "rev-parse", "HEAD", "HEAD^{tree}", "HEAD:a.py").split():
         shutil.rmtree(borrower / ".git" / "objects" / name[:2], ignore_errors=True)
         (borrower / ".git" / "objects" / name[:2]).symlink_to(repository / ".git" / "objects" / name[:2])
