@@ -1,8 +1,8 @@
 """ProcGen games through their own gym3 interface, behind the vector protocol. Not for Gymnasium environments.
 
-Facts that were measured: a sub-environment's level sequence depends on `rand_seed` and not on actions or on how many
-Facts that were measured: a sub-environment's levels depend on `rand_seed` and not on actions or on how many
-observation (gym3 order); action −1 starts a new level.
+Facts that were measured: a sub-environment's level sequence depends on `rand_seed`, not on actions or on how many
+sub-environments run; `num_levels=0` means all levels and ignores `start_level`; reward and first flag come with the
+next observation (gym3 order); action −1 starts a new level.
 """
 
 from __future__ import annotations
