@@ -76,11 +76,11 @@ class Classifier:
         return self.tracer._decided(draw, selection.guards, frame)
 
     def _grouped(self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame) -> list[Classified]:
-        by_owner: dict[str, list[Draw]] = {}
+        by_owner: dict[tuple[str, str], list[Draw]] = {}
         exploring = [d for d in draws if d.chance == "random" and d.rule == "uniform_random"]
         for d in draws:
             if d not in exploring or len(exploring) == len(draws):
-                by_owner.setdefault(d.owner if d.sure else "?", []).append(d)
+                by_owner.setdefault((d.owner if d.sure else "?", d.dispatch), []).append(d)
         for group in by_owner.values():
             group.extend(d for d in exploring if d not in group)
         out = []

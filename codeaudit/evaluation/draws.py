@@ -48,6 +48,7 @@ class Draw:
     owner: str = ""  # the class whose policy it is
     sure: bool = True
     squashed: bool = False
+    dispatch: str = ""  # the name of the agent that a branch is for, as the code compares it
     doubt: int = 0  # undecided conditions on the way
     why: str = ""
     guards: frozenset[tuple[int, bool]] = field(default=frozenset(), repr=False)  # conditions on the way, decided or not
@@ -209,6 +210,8 @@ class Tracer:
     def _feasible(self, guard: Guard, frame: Frame) -> bool | None:
         if self.unpruned:
             return None
+        if dispatch_word(guard[0]):
+            return None  # one line may serve several agents: each is looked at
         return self.evaluator.holds(guard, frame)[0]
 
     def _decided(self, draw: Draw, guards: tuple[Guard, ...], frame: Frame) -> Draw:
@@ -224,6 +227,11 @@ class Tracer:
                     taken = "random" if guard[1] == positive else "other"
                     draw = replace(draw, chance=taken, epsilon=draw.epsilon or self.evaluator.evaluate(amount, where),
                                    epsilon_test=(file, guard[0].line))  # fmt: skip
+                continue
+            word = dispatch_word(guard[0])
+            if word:
+                if guard[1] and not draw.dispatch:
+                    draw = replace(draw, dispatch=word)
                 continue
             held, origin = self.evaluator.holds(guard, frame)
             if origin is None:
@@ -262,6 +270,8 @@ class Tracer:
             op, right = test.ops[0]
             if self._is_random(test.left, frame) and op in ("<", "<=", ">", ">="):
                 return right, frame, op in ("<", "<=")
+            if op in ("==", "is") and isinstance(right, t.Const) and right.value in (1, True) and isinstance(test.left, t.Call):
+                return self.epsilon_of(test.left, frame, depth + 1)
             if self._is_random(right, frame) and op in ("<", "<=", ">", ">="):
                 return test.left, frame, op in (">", ">=")
             return None
@@ -386,6 +396,8 @@ class Tracer:
     def _call(self, node: t.Call, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         name = last_name(node.func)
         receiver = node.func.obj if isinstance(node.func, t.Attr) else None
+        if name in ("step", "reset") and receiver is not None and words.ENVIRONMENT.search(last_name(receiver)):
+            return []  # an observation, no action
         drawn = self._drawn_here(node, name, receiver, selector, frame, use)
         if drawn is not None:
             return drawn
@@ -399,6 +411,9 @@ class Tracer:
         if name == "run" and node.args and receiver is not None:  # a TensorFlow session runs what it is given
             if "sess" in (last_name(receiver) or "").lower() or "session" in (last_name(receiver) or "").lower():
                 return self._trace(node.args[0].value, selector, frame, use, depth + 1)
+        built = self._built(node, selector, frame, depth)
+        if built:
+            return built
         targets = self._targets(node, frame)
         draws: list[Draw] = []
         entered = False
@@ -427,6 +442,8 @@ class Tracer:
         modelled = self._modelled(node, name, library, entered, frame, use)
         if modelled is not None:
             return [modelled]
+        if library is not None and _is_object_call(node, library):
+            return [self._draw("network", node, frame)]
         if name in words.SQUASHES and node.args:
             inner = self._trace(node.args[0].value, selector, frame, use, depth + 1)
             return [replace(d, squashed=True) for d in inner] or [self._draw("network", node, frame, squashed=True)]
@@ -440,14 +457,20 @@ class Tracer:
                 if inner_call.args:
                     made = t.Call(node.line, inner_call.args[0].value, node.args, node.end_line)
                     return self._trace(made, selector, frame, use, depth + 1)
-        built = self._built(node, selector, frame, depth)
-        if built:
-            return built
-        if entered or words.NETWORK.search(name) or words.POLICY_CALL.search(name):
-            # An output with nothing drawn on the way: of a network we know, or of one that we can't look into.
-            opaque = not entered and not targets
-            return [self._draw("network", node, frame, sure=not opaque)]
+        if entered or targets and words.NETWORK.search(name):
+            return [self._draw("network", node, frame)]
+        if words.NETWORK.search(name) or words.POLICY_CALL.search(name):
+            return [self._opaque(node, name, receiver, frame)]
         return self._through(node, receiver, selector, frame, use, depth)
+
+    def _opaque(self, node: t.Call, name: str, receiver: t.Node | None, frame: Frame) -> Draw:
+        """A call that can't be looked into. What comes back beside the action may still say how it was made."""
+        beside = [n for n, ds in frame.function.flow.definitions.items() for d in ds if d.value is node]
+        if any(words.LOG_PROB.search(n) for n in beside):
+            return self._draw("sampled", node, frame, sure=False, why="a log-probability of the drawn action comes with it")
+        if receiver is None or not words.POLICY_METHOD.search(name):
+            return self._draw("network", node, frame, sure=False)  # `actor(obs)`
+        return self._draw("unknown", node, frame, sure=False, why=f"`{name}` can't be looked into")
 
     def _modelled(
         self, node: t.Call, name: str, library: Library | None, entered: bool, frame: Frame, use: Context | None
@@ -519,6 +542,10 @@ class Tracer:
                 outputs = positional[1]
             if outputs is None or inputs is None:
                 continue
+            names = [last_name(item) for item in inputs.items] if isinstance(inputs, t.Seq) else []
+            given = [a.value for a in node.args if not a.name]
+            fed = tuple((name, value, frame) for name, value in zip(names, given, strict=False) if name)
+            where = replace(where, fed=fed)
             found = self._trace(outputs, selector, where, None, depth + 1)
             if found:
                 step = (frame.function.module.path, node.line, "runs a function built from a graph")
@@ -561,7 +588,7 @@ class Tracer:
             f for f in self.program.methods_by_name.get(node.func.name, ())
             if accepts(f, node) and not is_abstract(f) and f is not frame.function and not _is_environment(f)
         ]  # fmt: skip
-        if not candidates or node.func.name in words.CONVERSIONS or len(candidates) > 12:
+        if not candidates or node.func.name in words.CONVERSIONS or len(candidates) > 40:
             return out
         here = frame.function.module.path.split("/")
         candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
@@ -728,8 +755,8 @@ class Tracer:
     @staticmethod
     def _merge(draws: list[Draw]) -> list[Draw]:
         """Real draws hide plain network outputs; equal draws count once."""
-        real = [d for d in draws if d.rule != "network"]
-        kept = real or draws
+        drawing = {d.owner for d in draws if d.rule != "network"}
+        kept = [d for d in draws if d.rule != "network" or not (d.owner in drawing or not d.owner and drawing)]
         seen: set[tuple[object, ...]] = set()
         out = []
         for d in kept:
@@ -738,6 +765,26 @@ class Tracer:
                 seen.add(key)
                 out.append(d)
         return out
+
+
+def _is_object_call(node: t.Call, library: Library) -> bool:
+    """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its methods."""
+    made = last_name(library.call.func) if library.call is not None else ""
+    return library.name.rpartition(".")[2] == made and made[:1].isupper()
+
+
+def dispatch_word(test: t.Node) -> str:
+    """The agent's name in a test such as `algo == "dqn"`; "" for any other test."""
+    if isinstance(test, t.Compare) and len(test.ops) == 1 and test.ops[0][0] in ("==", "in"):
+        other = test.ops[0][1]
+        if words.DISPATCH.search(last_name(test.left)):
+            if isinstance(other, t.Const) and isinstance(other.value, str):
+                return other.value
+            if isinstance(other, t.Seq) and other.items and all(
+                isinstance(i, t.Const) and isinstance(i.value, str) for i in other.items
+            ):
+                return str(other.items[0].value)  # type: ignore[attr-defined]
+    return ""
 
 
 def _is_module_name(node: t.Node) -> bool:

@@ -220,7 +220,8 @@ class Environments:
                     return True
                 continue
             a, b = mine[key], theirs[key]
-            if a[0] == b[0]:
+            known = a[1] is not _UNKNOWN and b[1] is not _UNKNOWN
+            if a[0] == b[0] and (not known or a[1] == b[1]):
                 continue
             if a[1] is not _UNKNOWN and b[1] is not _UNKNOWN:
                 # A literal zero beside an option that happens to default to zero still says "all levels".

@@ -13,7 +13,7 @@ from codeaudit.evaluation.contexts import contexts
 from codeaudit.evaluation.delegated import delegated_sites
 from codeaudit.evaluation.draws import Tracer
 from codeaudit.evaluation.environments import Environments, Made
-from codeaudit.evaluation.purpose import Use, use_of
+from codeaudit.evaluation.purpose import Use, seen_from_callers, use_of
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.rollouts import Finder, Rollout, Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
@@ -84,7 +84,8 @@ class Audit:
                 use = use_of(rollout, rollouts, self.resolver)
                 if use.kind == "none" or self.is_dead(function):
                     continue
-                found.append(Found(rollout, use, tuple(contexts(function, self.resolver))))
+                frames = tuple(contexts(function, self.resolver))
+                found.append(Found(rollout, seen_from_callers(use, frames), frames))
         return found
 
     def is_dead(self, function: Function) -> bool:
@@ -147,7 +148,9 @@ class Audit:
         sure = [c for c in classified if c.sure and c.rule != "unknown"]
         pool = sure or [c for c in classified if c.rule != "unknown"] or classified
         if not sure:
-            return [pool]
+            per_way = {(id(c.frame), c.rule) for c in pool}
+            if len(per_way) > len({id(c.frame) for c in pool}):  # the guesses differ within one way into the code
+                return [pool]
         groups: dict[tuple[Any, ...], list[Classified]] = {}
         for c in pool:
             groups.setdefault((c.rule, c.provenance), []).append(c)

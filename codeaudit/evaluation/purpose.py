@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.rollouts import Rollout, region_of
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
+from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
 
@@ -31,7 +33,7 @@ class Use:
     renders: bool
     resets: bool  # the environment is reset (or made) for the measurement
     lockstep: bool  # a training environment is stepped in the same innermost loop
-    named: str  # which name decided: "function", "class", "file", "environment" or ""
+    named: str  # which name decided: "function", "class", "file", "environment", "data", "weak" or ""
 
 
 def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver) -> Use:
@@ -95,7 +97,7 @@ def _kind(
     if words.says_evaluation(stem):
         return "evaluation", "file"
     if weak:
-        return "training", "data"
+        return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
     for name in (*names, stem):
         if words.TRAINING.search(name):
             return "training", "name"
@@ -104,6 +106,29 @@ def _kind(
     if renders:
         return "demo", "render"
     return ("training", "") if loopless else ("none", "")
+
+
+def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
+    """A rollout helper that says too little of itself is what its callers make of it: learning, or a measurement."""
+    if use.named not in ("weak", "") or use.kind == "none":
+        return use
+    learns = False
+    measures = False
+    for frame in frames:
+        caller = frame.parent
+        while caller is not None:
+            names = [f.name for f in _nest(caller.function)]
+            if any(words.says_evaluation(n) for n in names):
+                measures = True
+            if any(_is_update(e, caller.function) and e.context.loops for e in caller.function.flow.calls):
+                learns = True
+                break
+            caller = caller.parent
+    if learns and not measures:
+        return replace(use, kind="training")
+    if not learns and use.measured and use.kind == "training" and any(f.parent is not None for f in frames):
+        return replace(use, kind="evaluation")
+    return use
 
 
 def _nest(function: Function) -> list[Function]:
@@ -136,7 +161,7 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
         args = [a.value for a in event.call.args]
         holds_action = any(_mentions(a, acting) for a in args)
         if func.name == "append":
-            if holds_action and words.BUFFER.search(last_name(func.obj)) and len(list(t.walk(args[0]))) > 3:
+            if holds_action and words.BUFFER.search(last_name(func.obj)) and (len(args) > 2 or len(list(t.walk(args[0]))) > 3):
                 return True, weak
             weak = weak or holds_action
             continue
@@ -176,7 +201,7 @@ def _is_update(event: CallEvent, function: Function) -> bool:
         return False
     if name.startswith("update_") and any(w in name for w in ("progress", "plot", "stats", "norm", "mean", "display", "info", "log", "obs", "state", "env", "render", "dist_", "level", "sampler", "seed")):  # fmt: skip
         return False
-    if name.startswith("train") and name not in ("train", "train_step", "train_on_batch", "train_once", "train_model", "train_net", "train_policy", "train_critic", "train_iters", "train_minibatch", "train_batch", "train_epoch", "train_agent", "train_network", "train_one_batch"):  # fmt: skip
+    if re.match(r"train\w*_(log|stats|env|envs|data|loader|mode|writer|steps?|dir|path|returns?|rewards?|info)$", name):
         return False
     return True
 

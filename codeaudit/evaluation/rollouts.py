@@ -147,11 +147,11 @@ class Finder:
         """The calls in this function (or in one that calls it) that select the action."""
         found: list[Selection] = []
         self._select(action, (), context, (), function, (), found, 0, set())
-        seen: set[tuple[int, Selector]] = set()
+        seen: set[int] = set()
         unique = []
         for s in found:
-            if (id(s.node), s.selector) not in seen:
-                seen.add((id(s.node), s.selector))
+            if id(s.node) not in seen:
+                seen.add(id(s.node))
                 unique.append(s)
         return unique
 
@@ -226,8 +226,10 @@ class Finder:
                     again(value, ())
             return
         if isinstance(node, t.Op):
+            before = len(found)
             again(node.left)
-            again(node.right)
+            if len(found) == before:  # `action + noise`: the noise selects nothing
+                again(node.right)
             return
         if isinstance(node, t.Cond):
             again(node.body, more=(*guards, (node.test, True)))
@@ -271,6 +273,8 @@ class Finder:
         if isinstance(call.func, t.Call) and last_name(call.func.func) in ("jit", "vmap", "pmap"):
             return True
         if name in words.CONVERSIONS and receiver is not None and not self._reaches_code(call, function):
+            return False
+        if name in ("tree_map", "tree_multimap"):
             return False
         if name in words.CONVERSIONS and name not in ("data", "float", "int"):
             values = self.resolver.targets(call, Frame(function))

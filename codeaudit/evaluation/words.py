@@ -13,8 +13,8 @@ CONVERSIONS = {
     "concatenate", "cat", "hstack", "vstack", "clip_by_value", "to_numpy", "block_until_ready", "data", "FloatTensor",
     "LongTensor", "Tensor", "atleast_1d", "expand_dims", "stop_gradient", "to_np", "asscalar", "clip_action", "round",
     "minimum", "maximum", "int32", "int64", "float32", "convert_to_tensor", "identity", "cast", "repeat", "tile", "split",
-    "unbind", "chunk", "gather", "device_put", "broadcast_to", "type_as", "minimum", "swapaxes", "get", "deepcopy", "zip",
-    "dict", "tree_map", "enumerate", "index_select", "bool", "str", "map", "range", "len", "iter", "next", "readout",
+    "unbind", "chunk", "gather", "device_put", "broadcast_to", "type_as", "swapaxes", "tree_map", "tree_multimap", "get", "deepcopy", "zip",
+    "dict", "enumerate", "index_select", "bool", "str", "map", "range", "len", "iter", "next", "readout",
 }  # fmt: skip
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical", "sample_action_from", "random_categorical"}
@@ -45,13 +45,16 @@ UPDATES = re.compile(
     r"improve|gradient_step|do_update|sgd_step|run_train_op)$"
 )
 NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
-                       r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|self)$", re.I)  # fmt: skip
+                       r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|gui|display|window|screen|viewer|self)$", re.I)  # fmt: skip
 
 EVALUATION = re.compile(r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I)
 EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
 DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|replay_(video|policy)|make_gif|display)(_|$|\b)", re.I)
 TRAINING = re.compile(r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)", re.I)
 HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I)
+LOG_PROB = re.compile(r"(neg_?log_?p|log_?prob|log_?pi|logp)", re.I)
+POLICY_METHOD = re.compile(r"^_*(act|acts|action|actions|step|predict|select\w*|choose\w*|get_\w*|take_action|best_action|compute_\w*|sample\w*|eval_step|decide|play|run|infer\w*|\w*_actions?)$")
+DISPATCH = re.compile(r"(^|_)(algo|algorithm|alg|agent|which_agent|agent_type|agent_name|method|algo_name|policy_type|model_type|algo_type|rl_algo)$", re.I)
 RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}
 UNIFORM_ACTIONS = {"randint", "randrange", "choice", "random_integers", "integers", "random_action", "uniform", "rand", "choices"}
 GAUSSIAN = {"normal", "randn", "randn_like", "standard_normal", "gauss", "truncated_normal", "random_normal", "normalvariate", "laplace"}
@@ -60,7 +63,7 @@ REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|ep
 EPISODE = re.compile(r"(episode|epinfo|ep_info|eprew|ep_rew|ep_ret|final_info|r$)", re.I)
 
 # Keywords that tell an unknown callee the rule: (rule when true, rule when false).
-RULE_KEYWORDS = {
+RULE_KEYWORDS: dict[str, tuple[str, str]] = {
     "deterministic": ("greedy", "sampled"), "greedy": ("greedy", "sampled"), "is_deterministic": ("greedy", "sampled"),
     "stochastic": ("sampled", "greedy"), "sample": ("sampled", "greedy"), "explore": ("sampled", "greedy"),
     "exploration": ("sampled", "greedy"), "add_noise": ("noisy", "greedy"), "noise": ("noisy", "greedy"),

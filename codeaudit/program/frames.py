@@ -19,6 +19,7 @@ class Frame:
     closure: Frame | None = None  # the frame that a nested function was defined in
     bound: tuple[t.Arg, ...] = ()  # arguments fixed earlier (functools.partial), read in `parent`
     skip: int = 0  # leading parameters that are filled otherwise
+    fed: tuple[tuple[str, t.Node, Frame], ...] = ()  # graph inputs by name, with what the call feeds them
 
     @property
     def depth(self) -> int:
@@ -31,7 +32,8 @@ class Frame:
     def key(self) -> tuple[int, ...]:
         parent = self.parent.key if self.parent else ()
         receiver = self.receiver.key if isinstance(self.receiver, Instance) else ()
-        return (id(self.function), id(self.call), *receiver, *parent)
+        fed = tuple(id(node) for _, node, _ in self.fed)
+        return (id(self.function), id(self.call), *fed, *receiver, *parent)
 
     def inside(self, function: Function) -> bool:
         """Whether the function is already being followed (recursion)."""

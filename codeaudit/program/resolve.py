@@ -30,7 +30,7 @@ TRANSPARENT = {
 # Methods that give back their own object (`net.to(device)`), as seen from the value's type.
 CHAINED = {"to", "cuda", "cpu", "eval", "train", "float", "double", "half", "share_memory", "requires_grad_", "apply", "unwrapped"}
 # `build_x(...)`-like calls whose result is what was built are followed through the function's returns.
-MAX_DEPTH = 14
+MAX_DEPTH = 26
 MAX_VALUES = 12
 
 
@@ -41,6 +41,7 @@ class Resolver:
         self._busy: set[tuple[int, ...]] = set()
         self._callers: dict[int, list[CallSite]] = {}
         self._mro: dict[int, list[ClassInfo]] = {}
+        self._cuts = 0  # answers cut short by a cycle or by depth: what depends on one isn't remembered as "nothing"
 
     # --- names ------------------------------------------------------------------------------------------------------
 
@@ -154,14 +155,39 @@ class Resolver:
                 return arg.value, frame.parent
         positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
         index = frame.skip
+        for value, where in self._positional(frame, 0):
+            if index < len(positional) and positional[index].name == name:
+                return value, where
+            index += 1
+        return self._keyword_forwarded(name, frame)
+
+    def _positional(self, frame: Frame, depth: int) -> Iterator[tuple[t.Node, Frame]]:
+        """The positional arguments of a frame's call; `*args` is replaced by what the caller itself was given there."""
+        assert frame.call is not None and frame.parent is not None
         for arg in frame.call.args:
             if arg.name == "*":
+                outer = frame.parent
+                taken = _star_parameter(outer.function, "*")
+                if depth > 4 or outer.call is None or taken is None or last_name(arg.value) != taken.name:
+                    return
+                named = sum(1 for p in outer.function.parameters if not p.kind)
+                yield from list(self._positional(outer, depth + 1))[named:]
+            elif not arg.name:
+                yield arg.value, frame.parent
+
+    def _keyword_forwarded(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
+        """An argument that reaches the call through `**kwargs`."""
+        for _ in range(4):
+            outer = frame.parent
+            if frame.call is None or outer is None or outer.call is None:
                 return None
-            if arg.name:
-                continue
-            if index < len(positional) and positional[index].name == name:
-                return arg.value, frame.parent
-            index += 1
+            taken = _star_parameter(outer.function, "**")
+            if taken is None or not any(a.name == "**" and last_name(a.value) == taken.name for a in frame.call.args):
+                return None
+            for arg in outer.call.args:
+                if arg.name == name and outer.parent is not None:
+                    return arg.value, outer.parent
+            frame = outer
         return None
 
     def passes_rest(self, frame: Frame) -> bool:
@@ -193,6 +219,9 @@ class Resolver:
             found = self.definitions(node.id, frame)
             if found:
                 return _unique(v for d in found[0][-3:] for v in self._of_definition(d, selector, found[1], depth + 1))
+            argument = self.argument(node.id, frame)
+            if argument is not None:
+                return self._select(argument[0], selector, argument[1], depth + 1)
         return []
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -200,18 +229,21 @@ class Resolver:
     def types(self, node: t.Node, frame: Frame, depth: int = 0) -> list[Value]:
         """What the expression may be, in this frame."""
         if depth > MAX_DEPTH:
+            self._cuts += 1
             return []
         key = (id(node), *frame.key)
         if key in self._types:
             return list(self._types[key])
         if key in self._busy:
+            self._cuts += 1
             return []
         self._busy.add(key)
+        cuts = self._cuts
         try:
             values = _unique(self._types_of(node, frame, depth))[:MAX_VALUES]
         finally:
             self._busy.discard(key)
-        if values or depth < 4:
+        if values or cuts == self._cuts:
             self._types[key] = tuple(values)
         return values
 
@@ -244,25 +276,51 @@ class Resolver:
             found = self._select(node.obj, (node.index.value,), frame, depth + 1)
             if found:
                 return found
-        table = self._literal(node.obj, frame, depth + 1)
+        table, where = self.literal(node.obj, frame, depth + 1)
         if isinstance(table, t.Map):
             values = [v for _, v in table.items]
             if isinstance(node.index, t.Const):
                 exact = [v for k, v in table.items if isinstance(k, t.Const) and k.value == node.index.value]
                 values = exact or values
-            return [v for item in values for v in self.types(item, frame, depth + 1)]
+            return [v for item in values for v in self.types(item, where, depth + 1)]
         return self.types(node.obj, frame, depth + 1)
 
-    def _literal(self, node: t.Node, frame: Frame, depth: int) -> t.Node | None:
+    def literal(self, node: t.Node, frame: Frame, depth: int = 0) -> tuple[t.Map | t.Seq | None, Frame]:
+        """The dict or sequence written out for a name, and the frame to read its items in."""
         if isinstance(node, (t.Map, t.Seq)):
-            return node
+            return node, frame
         if isinstance(node, t.Name) and depth < MAX_DEPTH:
-            found = self.definitions(node.id, frame)
-            definitions = found[0] if found else frame.function.module.body.flow.definitions.get(node.id, [])
+            local = self.definitions(node.id, frame)
+            if local:
+                definitions, where = local
+            else:
+                definitions, module = self.global_definitions(node.id, frame.function.module)
+                where = Frame(module.body)
             for d in definitions:
                 if not d.selector and isinstance(d.value, (t.Map, t.Seq)):
-                    return d.value
-        return None
+                    return d.value, where
+        return None, frame
+
+    def global_definitions(self, name: str, module: Module) -> tuple[list[Definition], Module]:
+        """The assignments of a module-level name, followed through imports, and the module they stand in."""
+        for _ in range(8):
+            found = module.body.flow.definitions.get(name)
+            if found:
+                return found, module
+            target: Module | None = None
+            if name in module.imports:
+                source, level, original = module.imports[name]
+                target = self.program.find_module(source, level, module) if original else None
+                name = original
+            else:
+                for source, level in module.stars:
+                    candidate = self.program.find_module(source, level, module)
+                    if candidate is not None and name in candidate.body.flow.definitions:
+                        target = candidate
+            if target is None:
+                break
+            module = target
+        return [], module
 
     def _attribute(self, node: t.Attr, frame: Frame, depth: int) -> list[Value]:
         name = t.dotted(node)
@@ -554,6 +612,10 @@ class Resolver:
         if isinstance(value, ClassValue):
             return function.name == "__init__" and self.method(value.info, "__init__") is function
         return False
+
+
+def _star_parameter(function: Function, kind: str) -> t.Param | None:
+    return next((p for p in function.parameters if p.kind == kind), None)
 
 
 def accepts(function: Function, call: t.Call) -> bool:

@@ -209,6 +209,9 @@ class Evaluator:
         function: Function | None = frame.function
         current: Frame | None = frame
         while function is not None and current is not None:
+            for fed, value, where in current.fed:
+                if fed == name:
+                    return self.evaluate(value, where)
             found = function.flow.definitions.get(name)
             if found:
                 known = self._definitions(found, current, use if current is frame else None)
@@ -221,25 +224,8 @@ class Evaluator:
         return self._global(name, frame)
 
     def _global(self, name: str, frame: Frame) -> Known | None:
-        module = frame.function.module
-        seen = 0
-        while seen < 6:
-            found = module.body.flow.definitions.get(name)
-            if found:
-                return self._definitions(found, Frame(module.body), None)
-            if name in module.imports:
-                source, level, original = module.imports[name]
-                target = self.resolver.program.find_module(source, level, module)
-                if target is None or not original:
-                    return None
-                module, name, seen = target, original, seen + 1
-                continue
-            for source, level in module.stars:
-                target = self.resolver.program.find_module(source, level, module)
-                if target is not None and name in target.body.flow.definitions:
-                    return self._definitions(target.body.flow.definitions[name], Frame(target.body), None)
-            return None
-        return None
+        found, module = self.resolver.global_definitions(name, frame.function.module)
+        return self._definitions(found, Frame(module.body), None) if found else None
 
     def _definitions(self, found: list[Any], frame: Frame, use: Context | None) -> Known | None:
         reach = reaching(found, use, lambda guard: self.holds(guard, frame)[0])
@@ -338,7 +324,7 @@ class Evaluator:
         return True
 
     def _attribute(self, node: t.Attr, frame: Frame) -> Known | None:
-        if node.name == "training" and last_name(node.obj) == frame.function.self_name:
+        if node.name == "training" and t.dotted(node).split(".")[0] == frame.function.self_name:
             mode = self.mode(frame)
             if mode is not None:
                 return Known(mode, Origin("mode", frame.function.module.path, node.line, "module mode"))
@@ -433,13 +419,13 @@ class Evaluator:
     def _item(self, node: t.Sub, frame: Frame) -> Known | None:
         if not (isinstance(node.index, t.Const) and isinstance(node.index.value, str)):
             return None
-        literal = self.resolver._literal(node.obj, frame, 0)
+        literal, where = self.resolver.literal(node.obj, frame)
         if isinstance(literal, t.Map):
             for key, value in literal.items:
                 if isinstance(key, t.Const) and key.value == node.index.value:
-                    known = self.evaluate(value, frame)
+                    known = self.evaluate(value, where)
                     if known and CONFIG_NAME.match(last_name(node.obj)):
-                        return Known(known.value, Origin("option", frame.function.module.path, key.line, str(key.value)))
+                        return Known(known.value, Origin("option", where.function.module.path, key.line, str(key.value)))
                     return known
         return self._option(node.index.value.replace("-", "_"), frame, owner=last_name(node.obj))
 
