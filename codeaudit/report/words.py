@@ -95,8 +95,8 @@ def _what_is_measured(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
     if summary.heldout_evaluation:
         return "Measures return on held-out levels or a separate test environment, the policy held fixed"
     if all(site.procedure == "in_loop" for site in sites):
-        return "Reports the return of its own training episodes, and no held-out evaluation"
-    return "Measures return on the training task, and no held-out evaluation"
+        return "Reports the return of its own training episodes (no held-out evaluation)"
+    return "Measures return on the training task (no held-out evaluation)"
 
 
 def _which_rule(summary: Summary, sites: Sequence[EvaluationSite]) -> str:

@@ -159,7 +159,7 @@ def test_markdown_fence_is_longer_than_any_in_the_source(scan: Scan) -> None:
     [
         (True, "sampled", True, "in-loop: across policy versions; its policy-gradient agent is evaluated with sampled"),
         (True, "mixed", False, "the policy held fixed; its policy-gradient agents are evaluated under different"),
-        (False, "greedy", False, "on the training task, and no held-out evaluation; its policy-gradient agent is"),
+        (False, "greedy", False, "on the training task (no held-out evaluation); its policy-gradient agent is"),
         (False, "none", False, "no policy-gradient agent is evaluated."),
         (True, "unknown", False, "could not be decided"),
     ],
