@@ -28,6 +28,8 @@ from codeaudit_runtime.statistics import (
 )
 
 Rows = Sequence[EpisodeRow]
+GREEDY = "greedy"
+ARRANGEMENTS = 200  # random orders of each slot's episodes over which the first-finished mean is taken
 
 
 @dataclass(frozen=True)
@@ -221,9 +223,9 @@ def _measure_pair(first: str, second: str, a: Rows, b: Rows, margin: float, plan
 def first_finished(rule: str, rows: Rows, plan: Plan) -> FirstFinished:
     """What a harness would have reported that stops when as many episodes have finished as there are slots.
 
-    Each slot's episodes are laid end to end from time zero and the first `slots` to finish are taken; this is done once
-    for each rotation of the slots' episodes, for which of them comes first is chance. The interval resamples slots
-    within each draw (percentile bootstrap), keeping a slot's episodes together.
+    Each slot's episodes are laid end to end from time zero and the first `slots` to finish are taken. Which of a slot's
+    episodes comes first is chance, so this is averaged over arrangements. The interval resamples slots within each draw
+    (percentile bootstrap), keeping a slot's episodes together.
     """
     tables: list[tuple[AnyArray, AnyArray]] = []
     for draw in sorted({(row.level_set, row.draw) for row in rows}):
@@ -237,29 +239,37 @@ def first_finished(rule: str, rows: Rows, plan: Plan) -> FirstFinished:
         tables.append((lengths_SI, returns_SI))
     rng = np.random.Generator(np.random.PCG64(plan.bootstrap_seed))
     resamples = min(plan.resamples, 1000)
-    means, biases = np.zeros(len(tables)), np.zeros((resamples + 1, len(tables)))
+    means, biases, biases_BD = [], [], np.zeros((resamples, len(tables)))
     for position, (lengths_SI, returns_SI) in enumerate(tables):
         slots_ = len(lengths_SI)
-        picks_BS = np.vstack([np.arange(slots_), rng.integers(0, slots_, (resamples, slots_))])
-        taken_B = _first_finished_means(lengths_SI, returns_SI, picks_BS)
-        means[position] = taken_B[0]
-        biases[:, position] = taken_B - returns_SI[picks_BS].mean(axis=(1, 2))
-    bias_B = biases.mean(axis=1).round(9)  # the two means are summed in another order
-    low, high = np.quantile(bias_B[1:], [0.025, 0.975])
-    return FirstFinished(rule, len(tables[0][0]), float(means.mean()), float(bias_B[0]), float(low), float(high))
+        taken = _first_finished_means(lengths_SI, returns_SI, np.tile(np.arange(slots_), (ARRANGEMENTS, 1)), rng).mean()
+        means.append(taken)
+        biases.append(taken - returns_SI.mean())
+        picks_BS = rng.integers(0, slots_, (resamples, slots_))
+        balanced_B = returns_SI.mean(axis=1)[picks_BS].mean(axis=1)
+        biases_BD[:, position] = _first_finished_means(lengths_SI, returns_SI, picks_BS, rng) - balanced_B
+    low, high = np.quantile(biases_BD.mean(axis=1).round(9) + 0.0, [0.025, 0.975])
+    # Rounded, for the two means are summed in another order and equal numbers should give no bias at all.
+    bias = round(float(np.mean(biases)), 9) + 0.0
+    return FirstFinished(rule, len(tables[0][0]), float(np.mean(means)), bias, float(low), float(high))
 
 
-def _first_finished_means(lengths_SI: AnyArray, returns_SI: AnyArray, picks_BS: AnyArray) -> AnyArray:
-    """For each row of slot picks, the mean return of the first S episodes to finish, averaged over rotations.
+def _first_finished_means(
+    lengths_SI: AnyArray, returns_SI: AnyArray, picks_BS: AnyArray, rng: np.random.Generator
+) -> AnyArray:
+    """For each row of slot picks, the mean return of the first S episodes to finish, averaged over rotations (B,).
 
-    Ties in time are all taken in proportion, so that the order of slots does not matter.
+    Each picked slot begins at a random one of its episodes, so that a slot picked twice does not finish twice at once.
+    Ties in time are taken in proportion, so that the order of slots does not matter.
     """
     slots, count = lengths_SI.shape
-    total = np.zeros(len(picks_BS))
+    rows = len(picks_BS)
+    offsets_BS1 = rng.integers(0, count, (rows, slots, 1))
+    total = np.zeros(rows)
     for rotation in range(count):
-        order = (np.arange(count) + rotation) % count
-        ends_BE = lengths_SI[:, order].cumsum(axis=1)[picks_BS].reshape(len(picks_BS), -1)
-        returns_BE = returns_SI[:, order][picks_BS].reshape(len(picks_BS), -1)
+        order_BSI = (offsets_BS1 + rotation + np.arange(count)) % count
+        ends_BE = lengths_SI[picks_BS[:, :, None], order_BSI].cumsum(axis=2).reshape(rows, -1)
+        returns_BE = returns_SI[picks_BS[:, :, None], order_BSI].reshape(rows, -1)
         last_B = np.partition(ends_BE, slots - 1, axis=1)[:, slots - 1 : slots]
         before_BE, tied_BE = ends_BE < last_B, ends_BE == last_B
         left_B = slots - before_BE.sum(axis=1)
@@ -269,12 +279,23 @@ def _first_finished_means(lengths_SI: AnyArray, returns_SI: AnyArray, picks_BS: 
     return result
 
 
+def is_greedy(rule: RuleMeasurement) -> bool:
+    return rule.rule == GREEDY
+
+
 def _adjusted(measured: Sequence[CheckpointMeasurement], plan: Plan) -> list[CheckpointMeasurement]:
     """The same with Holm-adjusted p-values and calls; the family is everything in `measured`."""
     floor_p = iter(holm([rule.floor.comparison.p for one in measured for rule in one.rules if rule.floor]))
     references = [rule for one in measured for rule in one.references]
     reference_p = iter(holm([rule.floor.comparison.p for rule in references if rule.floor]))
-    printed_p = iter(holm([rule.published.comparison.p for one in measured for rule in one.rules if rule.published]))
+    # Greedy and not greedy are families of their own: a prediction of one rule needs the other one rejected.
+    printed = [rule for one in measured for rule in one.rules if rule.published]
+    printed_p = {
+        greedy: iter(
+            holm([rule.published.comparison.p for rule in printed if rule.published and is_greedy(rule) == greedy])
+        )
+        for greedy in (True, False)
+    }
     paired_p = iter(holm([pair.returns.p for one in measured for pair in one.pairs]))
 
     def called(rule: RuleMeasurement, p: float) -> RuleMeasurement:
@@ -288,7 +309,7 @@ def _adjusted(measured: Sequence[CheckpointMeasurement], plan: Plan) -> list[Che
         for rule in one.rules:
             rule = called(rule, next(floor_p))
             if rule.published is not None:
-                rule = replace(rule, published=replace(rule.published, adjusted_p=next(printed_p)))
+                rule = replace(rule, published=replace(rule.published, adjusted_p=next(printed_p[is_greedy(rule)])))
             rules.append(rule)
         pairs = tuple(replace(pair, adjusted_p=next(paired_p)) for pair in one.pairs)
         stricter = tuple(called(rule, next(reference_p)) for rule in one.references)

@@ -18,7 +18,7 @@ SCHEMA = "codeaudit.plan/1"
 # What the numbers of a plan are used for. Part of the hash: a change of method is a change of plan.
 TESTS: Mapping[str, str] = {
     "published_rule": "Welch TOST of a rule's episodes against the printed mean, std and count; the rule rejected by "
-    "Welch's t, Holm over the entry's checkpoints and rules",
+    "Welch's t, Holm over the entry's checkpoints, for greedy and for the other rules",
     "rule_matters": "t test of differences paired by draw, slot and index, Holm over the entry's checkpoints",
     "above_floor": "Welch's t against the floor's episodes, Holm over the entry's checkpoints and rules, else TOST",
     "greedy_loops": "t test of paired differences of revisit shares",
@@ -54,9 +54,11 @@ class Plan:
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """What another plan's JSON says otherwise, as `name: theirs → ours`."""
-        ours = self.to_json()
-        names = sorted({*ours, *other})
-        return [f"{name}: {other.get(name)} → {ours.get(name)}" for name in names if ours.get(name) != other.get(name)]
+        theirs, ours = _flat(other), _flat(self.to_json())
+        names = sorted({*ours, *theirs})
+        return [
+            f"{name}: {theirs.get(name)} → {ours.get(name)}" for name in names if ours.get(name) != theirs.get(name)
+        ]
 
     def with_episodes(self, episodes: int) -> Plan:
         """The plan with at least `episodes` episodes a rule, shared evenly over the draws."""
@@ -64,6 +66,13 @@ class Plan:
 
     def with_seed(self, seed: int) -> Plan:
         return replace(self, draws=tuple(seed + index for index in range(len(self.draws))))
+
+
+def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The tests by their own names, beside the other keys."""
+    tests = plan.get("tests")
+    rest = {key: value for key, value in plan.items() if key != "tests"}
+    return {**rest, **{f"test of {key}": value for key, value in tests.items()}} if isinstance(tests, dict) else rest
 
 
 def plan_from_file(path: Path) -> Plan:

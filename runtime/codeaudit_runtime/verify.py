@@ -12,6 +12,7 @@ from codeaudit.verdicts import Verdict, VerdictWord
 from codeaudit_runtime.measurements import CheckpointMeasurement, PairedMeasurement, RuleMeasurement
 from codeaudit_runtime.plan import Plan
 
+NORMAL_95 = 1.645  # one-sided 5% point of the normal distribution
 NEEDS_OTHER_DATA: Mapping[str, str] = {
     "in_loop_differs": "needs a training log beside the checkpoint",
     "level_draw_matters": "needs an environment with level sets",
@@ -25,7 +26,7 @@ class Verified:
     """One checkpoint with its verdicts."""
 
     measurement: CheckpointMeasurement
-    fits: str  # the rule that reproduces the published number; "both", "none", or "" without one
+    fits: str  # the rule that reproduces the published number; both, several, none (all rejected), unclear, or ""
     verdicts: tuple[Verdict, ...]
 
 
@@ -79,7 +80,7 @@ def fitting_rule(measurement: CheckpointMeasurement, plan: Plan) -> str:
         return ""
     names = [rule.rule for rule in measurement.rules if fits(rule, plan)]
     if not names:
-        return "none"
+        return "none" if all(rejected(rule, plan) for rule in measurement.rules) else "unclear"
     return names[0] if len(names) == 1 else "both" if len(names) == 2 else "several"
 
 
@@ -124,8 +125,19 @@ def _published_rule(one: CheckpointMeasurement, predictions: Sequence[Prediction
     elif rejected(rule, plan) and other_fits:
         word = "refuted"
     else:
-        word, detail = "undecided", f"no rule reproduces the number within the margin; {detail}"
+        word, detail = "undecided", f"{_why_unsettled(one, plan)}; {detail}"
     return Verdict(kind, word, detail, numbers)
+
+
+def _why_unsettled(one: CheckpointMeasurement, plan: Plan) -> str:
+    published = one.rows.published
+    assert published is not None
+    if all(rejected(rule, plan) for rule in one.rules):
+        return "no rule reproduces the number"
+    sem = published.std / published.episodes**0.5
+    if NORMAL_95 * sem >= one.margin:
+        return f"the published number's own standard error, {sem:.2g}, is too large for this margin"
+    return "these episodes do not settle it"
 
 
 def _printed_text(rule: RuleMeasurement, plan: Plan) -> str:
