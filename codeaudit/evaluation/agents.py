@@ -16,6 +16,7 @@ GRADIENT = re.compile(r"(ppo|a2c|a3c|trpo|acktr|vpg|reinforce|policy_?gradient|a
 
 def _words(text: str) -> str:
     """CamelCase and paths as words separated by underscores."""
+    text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text)
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text).replace("/", "_").replace(".", "_").replace("-", "_")
 
 
@@ -32,7 +33,7 @@ def agent_of(rule: str, draws: list[Draw], owners: list[str], function: str, pat
         text = f"{_words(name)} {name}"
         if MODEL_BASED.search(text):
             return "model_based"
-        if OTHER.search(text):
+        if OTHER.search(text) and not re.search(r"td3|sac", text, re.I):
             return "other"
         if VALUE.search(text) and rule in ("greedy", "epsilon_greedy", "noisy", "unknown") and not squashed:
             return "value_based"

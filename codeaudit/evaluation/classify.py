@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from codeaudit.evaluation import words
 from codeaudit.evaluation.draws import Decision, Draw, Tracer
 from codeaudit.evaluation.rollouts import Rollout, Selection
 from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
+from codeaudit.program.index import last_name
 from codeaudit.program.values import Known, Origin
 
 FROM_ORIGIN = {
@@ -57,7 +59,7 @@ class Classifier:
         if alone and not draws:
             node, use, selector = selection.node, selection.context, selection.selector  # type: ignore[assignment]
             draws = self.tracer.draws(node, frame, use, selector)
-        draws = [self._under(selection, d, frame) for d in draws]
+        draws = [self._under(selection, rollout, d, frame) for d in draws]
         alternatives = self.tracer.alternatives(node, frame, use, selector) if draws else []
         return self._grouped(draws, alternatives, selection, frame)
 
@@ -69,11 +71,27 @@ class Classifier:
                 return True
         return False
 
-    def _under(self, selection: Selection, draw: Draw, frame: Frame) -> Draw:
+    def _under(self, selection: Selection, rollout: Rollout, draw: Draw, frame: Frame) -> Draw:
         """The draw with the conditions between its selection and the step."""
-        if draw.guards >= {(id(test), held) for test, held in selection.guards}:
-            return draw
-        return self.tracer._decided(draw, selection.guards, frame)
+        if not draw.guards >= {(id(test), held) for test, held in selection.guards}:
+            draw = self.tracer._decided(draw, selection.guards, frame)
+        # A condition with another selection on its other side always matters: the rules may differ there.
+        split = {id(test) for test, held in selection.guards for other in rollout.selections
+                 if (id(test), not held) in {(id(x), h) for x, h in other.guards}}  # fmt: skip
+        decisions = tuple(replace(d, test=0) if d.test in split else d for d in draw.decisions)
+        return replace(draw, decisions=decisions)
+
+    def is_off(self, selection: Selection, frames: list[Frame]) -> bool:
+        """A branch that no caller takes: its condition is a literal or a default that is always the other way; or an option
+        of the action rule itself that is off."""
+        for test, held in selection.guards:
+            verdicts = [self.evaluator.holds((test, held), frame) for frame in frames]
+            if verdicts and all(verdict is False for verdict, _ in verdicts):
+                kinds = {origin.kind for _, origin in verdicts if origin is not None}
+                names = {last_name(p) for p in t.walk(test) if isinstance(p, (t.Name, t.Attr))}
+                if "option" not in kinds or any(words.RULE_NAME.search(n) for n in names):
+                    return True
+        return False
 
     def _grouped(self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame) -> list[Classified]:
         by_owner: dict[tuple[str, str], list[Draw]] = {}
@@ -239,10 +257,3 @@ class Classifier:
 
 def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, (int, float)) else str(value)
-
-
-def replace_rule(classified: Classified, **changes: object) -> Classified:
-    return replace(classified, **changes)  # type: ignore[arg-type]
-
-
-__all__ = ["Classified", "Classifier", "t"]

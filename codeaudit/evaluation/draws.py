@@ -138,7 +138,7 @@ class Tracer:
 
     def _name(self, node: t.Name, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         found = self.resolver.definitions(node.id, frame)
-        if found is not None:
+        if found is not None and not begins_as_parameter(node.id, found[0], frame, use):
             definitions, where = found
             draws = self._definitions(definitions, selector, where, use if where is frame else None, depth)
             if draws or frame.function.parameter(node.id) is None:
@@ -326,13 +326,21 @@ class Tracer:
                     decisions = ()
                     if scale is not None:
                         decisions = (Decision(frame.function.module.path, node.line, scale.origin, "the noise's scale"),)
+                    rule = "sampled" if scale is None and self._is_learned(other, frame) else "noisy"
                     return [
-                        replace(d, rule="noisy", file=frame.function.module.path, line=node.line,
+                        replace(d, rule=rule, file=frame.function.module.path, line=node.line,
                                 decisions=(*d.decisions, *decisions))
                         if d.rule in ("network", "greedy") else d
                         for d in mine
                     ]  # fmt: skip
         return left + right
+
+    def _is_learned(self, node: t.Node, frame: Frame) -> bool:
+        """Noise whose size the network gives (`mu + std * eps`): a reparameterised sample, not exploration noise."""
+        for part, _ in self._expanded(node, frame, None):
+            if isinstance(part, (t.Name, t.Attr)) and words.LEARNED_SCALE.search(last_name(part)):
+                return True
+        return False
 
     def _noise(self, node: t.Node, frame: Frame, depth: int = 0) -> Known | bool | None:
         """The scale of a noise term (Known), True for noise of unknown scale, None for no noise."""
@@ -396,6 +404,10 @@ class Tracer:
     def _call(self, node: t.Call, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         name = last_name(node.func)
         receiver = node.func.obj if isinstance(node.func, t.Attr) else None
+        if selector and isinstance(selector[0], str):  # dict(action=…), Output(action=…): the field that is asked for
+            for arg in node.args:
+                if arg.name == selector[0]:
+                    return self._trace(arg.value, selector[1:], frame, use, depth + 1)
         if name in ("step", "reset") and receiver is not None and words.ENVIRONMENT.search(last_name(receiver)):
             return []  # an observation, no action
         drawn = self._drawn_here(node, name, receiver, selector, frame, use)
@@ -580,19 +592,23 @@ class Tracer:
                         out.append((actual, True))
             else:
                 out.append((value, True))
-        if out or not isinstance(node.func, t.Attr):
+        if not isinstance(node.func, t.Attr):
             return out
-        if self.resolver.types(node.func.obj, frame):
+        made = all(isinstance(v, Library) and v.call is not None for v, _ in out)
+        opaque = made and words.POLICY_METHOD.search(node.func.name) and node.func.name not in self.libraries.by_name
+        if out and not opaque:
+            return out
+        if not out and any(not isinstance(v, Library) for v in self.resolver.types(node.func.obj, frame)):
             return out
         candidates = [
             f for f in self.program.methods_by_name.get(node.func.name, ())
             if accepts(f, node) and not is_abstract(f) and f is not frame.function and not _is_environment(f)
         ]  # fmt: skip
-        if not candidates or node.func.name in words.CONVERSIONS or len(candidates) > 40:
+        if node.func.name in words.CONVERSIONS or len(candidates) > 40:
             return out
         here = frame.function.module.path.split("/")
         candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
-        return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:4]]
+        return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:4]] or out
 
     def _returns(self, function: Function, selector: Selector, frame: Frame, depth: int) -> list[Draw]:
         draws: list[Draw] = []
@@ -765,6 +781,13 @@ class Tracer:
                 seen.add(key)
                 out.append(d)
         return out
+
+
+def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, use: Context | None) -> bool:
+    """A parameter that is bound again only after this use (`x = tanh(x)` reads the parameter)."""
+    if use is None or frame.function.parameter(name) is None:
+        return False
+    return not use.loops and not any(d.context.order < use.order for d in definitions)
 
 
 def _is_object_call(node: t.Call, library: Library) -> bool:

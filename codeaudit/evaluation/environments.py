@@ -84,7 +84,11 @@ class Environments:
                 return
             found.append(Made(node, frame, names))
         elif isinstance(node, t.Sub):
-            self._follow(node.obj, frame, names, found, depth + 1, seen)
+            stored = self._stored(node, frame)
+            for value, where in stored:
+                self._follow(value, where, names, found, depth + 1, seen)
+            if not stored:
+                self._follow(node.obj, frame, names, found, depth + 1, seen)
         elif isinstance(node, t.Cond):
             self._follow(node.body, frame, names, found, depth + 1, seen)
             self._follow(node.orelse, frame, names, found, depth + 1, seen)
@@ -96,6 +100,25 @@ class Environments:
         elif isinstance(node, t.Seq):
             for item in node.items[:2]:
                 self._follow(item, frame, names, found, depth + 1, seen)
+
+    def _stored(self, node: t.Sub, frame: Frame) -> list[tuple[t.Node, Frame]]:
+        """What a dict of environments holds under a key: `envs["test"] = make(…)`; everything where the key isn't known."""
+        key = self.evaluator.evaluate(node.index, frame)
+        holder, where = node.obj, frame
+        for _ in range(4):  # a dict that is handed down
+            if not isinstance(holder, t.Name) or holder.id in where.function.flow.definitions:
+                break
+            argument = self.resolver.argument(holder.id, where)
+            if argument is None:
+                break
+            holder, where = argument
+        name = t.dotted(holder)
+        stores = [(s.index, value) for s, value, _ in where.function.flow.subscript_stores if name and t.dotted(s.obj) == name]
+        for d in where.function.flow.definitions.get(name, ()):
+            if isinstance(d.value, t.Map):
+                stores.extend((k, v) for k, v in d.value.items if k is not None)
+        exact = [v for k, v in stores if key is not None and isinstance(k, t.Const) and k.value == key.value]
+        return [(v, where) for v in (exact or [v for _, v in stores])]
 
     def _name(self, node: t.Name, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
         function: Function | None = frame.function

@@ -119,15 +119,72 @@ class Audit:
     def _measured(self, f: Found) -> list[EvaluationSite]:
         sites: list[EvaluationSite] = []
         for selection in f.rollout.selections:
-            if self._explores(selection, f):
+            if self._explores(selection, f) or self.classifier.is_off(selection, list(f.frames)):
                 continue
             classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
             if all(c.rule == "uniform_random" for c in classified):
                 if not f.use.measured or not self._reports_mean(f.rollout.function):
                     continue
-            for group in self._groups(classified):
+            here, elsewhere = self._shared_out(f, classified)
+            for group in self._groups(here):
                 sites.append(self._site(f, selection, group))
+            for group in elsewhere:
+                sites.append(self._at_caller(f, selection, group))
         return sites
+
+    def _shared_out(self, f: Found, classified: list[Classified]) -> tuple[list[Classified], list[list[Classified]]]:
+        """What a helper's own line says, and the callers that decide differently and so are sites of their own.
+
+        The helper speaks for the callers that leave its default, else for those in its own file, else for all."""
+        function = f.rollout.function
+        if function.name == "<module>" or f.use.kind == "demo":
+            return classified, []
+        first, last = function.node.line, function.node.body[0].line if function.node.body else function.node.line
+        own = [c for c in classified if c.provenance == "inherited_default" and c.default_site is not None
+               and c.default_site.file == function.module.path and first <= c.default_site.line <= last]  # fmt: skip
+        outside = [c for c in classified if c.frame.parent is not None and c.frame.parent.function.module is not function.module]
+        inside = [c for c in classified if c not in outside]
+        here = own or (inside if outside and any(c.rule != "unknown" for c in inside) else classified)
+        keys = {(c.rule, c.provenance, c.default_site) for c in here}
+        groups: dict[int, list[Classified]] = {}
+        for c in classified:
+            if c in here and not (c in outside and self._is_demo_caller(c)):
+                continue
+            differs = (c.rule, c.provenance, c.default_site) not in keys and c.rule != "unknown"
+            if c.frame.call is not None and (differs or c in outside and self._is_demo_caller(c)):
+                groups.setdefault(id(c.frame.call), []).append(c)
+        rest = [c for c in here if id(c.frame.call) not in groups] or here
+        return rest, list(groups.values())
+
+    @staticmethod
+    def _is_demo_caller(c: Classified) -> bool:
+        caller = c.frame.parent.function if c.frame.parent is not None else None
+        if caller is None:
+            return False
+        stem = caller.module.path.rpartition("/")[2].rpartition(".")[0]
+        return bool(words.DEMO.search(stem) or words.DEMO.search(caller.name))
+
+    def _at_caller(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
+        """The call into an evaluation helper, where the entry point decides the rule differently."""
+        site = self._site(f, selection, group)
+        frame = next(c.frame for c in group)
+        assert frame.call is not None and frame.parent is not None
+        caller, call = frame.parent.function, frame.call
+        event = next((e for e in caller.flow.calls if e.call is call), None)
+        reported = report_site(caller, event.context.order if event else 0, frame.parent) or site.report_site
+        role = "demo" if self._is_demo_caller(group[0]) else site.role
+        place = Place(caller.module.path, call.line)
+        evidence = (Evidence(place, f"calls the evaluation helper `{f.rollout.function.qualified}`"), *site.evidence)
+        return replace(
+            site,
+            file=place.file,
+            line=place.line,
+            end_line=call.end_line,
+            function=caller.name,
+            role=role,  # type: ignore[arg-type]
+            evidence=evidence,
+            report_site=reported,
+        )
 
     def _explores(self, selection: Selection, f: Found) -> bool:
         """The random branch beside a policy's action: part of the other selection's rule, or a warm-up."""

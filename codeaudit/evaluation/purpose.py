@@ -71,6 +71,12 @@ def _kind(
         return "none", "unit test"
     names = [f.name for f in _nest(function) if f.name != "<module>"]
     classes = [f.owner.name for f in _nest(function) if f.owner is not None]
+    if not learning and (renders or not measured) and any(
+        words.DEMO.search(last_name(p))
+        for test, held in rollout.event.context.guards if held
+        for p in t.walk(test) if isinstance(p, (t.Name, t.Attr))
+    ):  # fmt: skip
+        return "demo", "condition"
     for name in names:
         if words.DEMO.search(name) and not learning:
             # `play_episode` in a trainer plays a game; a demo script says so in its file or renders.
@@ -120,7 +126,8 @@ def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
             names = [f.name for f in _nest(caller.function)]
             if any(words.says_evaluation(n) for n in names):
                 measures = True
-            if any(_is_update(e, caller.function) and e.context.loops for e in caller.function.flow.calls):
+            script = caller.function.name in ("<module>", "main")
+            if any(_is_update(e, caller.function) and (e.context.loops or not script) for e in caller.function.flow.calls):
                 learns = True
                 break
             caller = caller.parent

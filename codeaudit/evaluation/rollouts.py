@@ -202,12 +202,17 @@ class Finder:
                     again(arg.value, step)
                     if len(found) > before:
                         break
-            if len(found) == before and not _is_plain(node):
-                pass
             return
         if isinstance(node, t.Sub):
             index = node.index.value if isinstance(node.index, t.Const) else "*"
             again(node.obj, (index if isinstance(index, (int, str)) else "*", *selector))
+            if isinstance(node.obj, t.Name) and len(found) == 0:
+                for event in function.flow.calls:  # actions.append(a): the first of them stands for the list
+                    func = event.call.func
+                    if isinstance(func, t.Attr) and func.name == "append" and t.dotted(func.obj) == node.obj.id and event.call.args:
+                        again(event.call.args[0].value, (), event.context)
+                        if found:
+                            break
             if isinstance(node.obj, t.Name) and not isinstance(node.index, t.Const):
                 for target, value, at in function.flow.subscript_stores:  # actions[i] = agent.act(obs[i])
                     if isinstance(target.obj, t.Name) and target.obj.id == node.obj.id:
@@ -228,7 +233,7 @@ class Finder:
         if isinstance(node, t.Op):
             before = len(found)
             again(node.left)
-            if len(found) == before:  # `action + noise`: the noise selects nothing
+            if len(found) == before or not _is_noise(node.right, function):  # the noise of `action + noise` selects nothing
                 again(node.right)
             return
         if isinstance(node, t.Cond):
@@ -318,8 +323,16 @@ def _named_action(node: t.Node) -> bool:
     return False
 
 
-def _is_plain(call: t.Call) -> bool:
-    return not call.args
+def _is_noise(node: t.Node, function: Function) -> bool:
+    for part in t.walk(node):
+        name = last_name(part) if isinstance(part, (t.Name, t.Attr, t.Call)) else ""
+        if name in words.GAUSSIAN or words.NOISE_NAME.search(name):
+            return True
+        if isinstance(part, t.Name):
+            for d in function.flow.definitions.get(part.id, ()):
+                if isinstance(d.value, t.Call) and last_name(d.value.func) in words.GAUSSIAN:
+                    return True
+    return False
 
 
 def region_of(rollout: Rollout, others: list[Rollout]) -> t.Node | None:

@@ -49,11 +49,13 @@ NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats
 
 EVALUATION = re.compile(r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I)
 EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
-DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|replay_(video|policy)|make_gif|display)(_|$|\b)", re.I)
+DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|(generate_)?replay(_video|_policy)?|make_gif|display)(_|$|\b)", re.I)
 TRAINING = re.compile(r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)", re.I)
 HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I)
 LOG_PROB = re.compile(r"(neg_?log_?p|log_?prob|log_?pi|logp)", re.I)
 POLICY_METHOD = re.compile(r"^_*(act|acts|action|actions|step|predict|select\w*|choose\w*|get_\w*|take_action|best_action|compute_\w*|sample\w*|eval_step|decide|play|run|infer\w*|\w*_actions?)$")
+LEARNED_SCALE = re.compile(r"(^|_)(log_?std|log_?sigma|log_?scale|std|sigma|stddev|std_?dev|logstd)(_|$)", re.I)
+RULE_NAME = re.compile(r"(determin|stochastic|greedy|argmax|sample|explor|random|rand_|noise)", re.I)
 DISPATCH = re.compile(r"(^|_)(algo|algorithm|alg|agent|which_agent|agent_type|agent_name|method|algo_name|policy_type|model_type|algo_type|rl_algo)$", re.I)
 RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}
 UNIFORM_ACTIONS = {"randint", "randrange", "choice", "random_integers", "integers", "random_action", "uniform", "rand", "choices"}

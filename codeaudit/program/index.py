@@ -173,7 +173,7 @@ class Program:
         folder = near.parts[:-1]
         for depth in range(len(folder), -1, -1):  # the nearest folder that could be on the path
             found = self._exact((*folder[:depth], *wanted), near.package)
-            if found is not None and found is not near:
+            if found is not None and (found is not near or depth == len(folder)):
                 return found
         tails = [m for m in self._by_tail.get(wanted[-1], ()) if m.parts[-len(wanted) :] == wanted and m is not near]
         if len(wanted) == 1:  # a bare name is a file on the path, not any file of that name

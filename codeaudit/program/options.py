@@ -185,6 +185,8 @@ def _from_call(call: t.Call, module: Module) -> Option | None:
         flag = keywords.get("is_flag")
         fallback = False if isinstance(flag, t.Const) and flag.value else None
         return Option(label, keywords.get("default", t.Const(call.line, fallback)), None, module.path, call.line, "click", module)
-    if name == "set_defaults":
-        return None
+    if len(flags) >= 2 and isinstance(flags[0], t.Name) and "parser" in flags[0].id.lower() and "default" in keywords:
+        if isinstance(flags[1], t.Const) and isinstance(flags[1].value, str):  # a helper that adds an option to a parser
+            label = flags[1].value.lstrip("-").replace("-", "_")
+            return Option(label, keywords["default"], None, module.path, call.line, "argparse", module)
     return None

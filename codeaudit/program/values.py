@@ -213,7 +213,8 @@ class Evaluator:
                 if fed == name:
                     return self.evaluate(value, where)
             found = function.flow.definitions.get(name)
-            if found:
+            before = use is None or current is not frame or any(d.context.order < use.order for d in found or ())
+            if found and (before or function.parameter(name) is None):
                 known = self._definitions(found, current, use if current is frame else None)
                 if known is not None or function.parameter(name) is None:
                     return known
