@@ -19,6 +19,7 @@ from codeaudit.registry import Published
 from codeaudit.verdicts import Verdict
 
 PLAN = Plan(resamples=500)
+PUBLISHED = Published(100.0, 10.0, 300)
 
 
 def rows_of(
@@ -54,7 +55,7 @@ def normal(mean: float, std: float, count: int = 256, seed: int = 0) -> np.ndarr
 def agent(
     greedy: Sequence[float],
     sampled: Sequence[float],
-    published: Published | None = Published(100.0, 10.0, 300),
+    published: Published | None = PUBLISHED,
     name: str = "agent",
 ) -> CheckpointRows:
     rules = {"greedy": rows_of("greedy", greedy), "sampled": rows_of("sampled", sampled)}
@@ -114,11 +115,11 @@ def test_published_rule_without_a_published_number_or_with_two_expectations() ->
 def test_rejection_is_adjusted_over_the_entrys_checkpoints() -> None:
     """A difference that one test would reject is no longer rejected among twenty."""
     borderline = agent(normal(100, 10), normal(97.6, 10, seed=1))
-    alone = measure_checkpoints([borderline], PLAN)[0]
-    among = measure_checkpoints([borderline] + [agent(normal(100, 10), normal(100, 10))] * 19, PLAN)[0]
-    each = measure_checkpoints(
-        [borderline] + [agent(normal(100, 10), normal(100, 10))] * 19, replace(PLAN, family="checkpoint")
-    )[0]
+    plan = replace(PLAN, resamples=10)
+    many = [borderline] + [agent(normal(100, 10), normal(100, 10))] * 19
+    alone = measure_checkpoints([borderline], plan)[0]
+    among = measure_checkpoints(many, plan)[0]
+    each = measure_checkpoints(many, replace(plan, family="checkpoint"))[0]
     adjusted = [one.rules[1].published.adjusted_p for one in (alone, among, each)]  # type: ignore[union-attr]
     assert adjusted[0] < 0.05 < adjusted[1] and adjusted[2] == adjusted[0]
 
@@ -175,9 +176,9 @@ def test_first_finished_mean_against_a_simulated_harness() -> None:
         ends = lengths.cumsum(axis=1)
         order = np.argsort(ends + rng.random(ends.shape) * 1e-6, axis=None)[:16]
         reported.append(lengths.ravel()[order].mean())
-    lengths = np.random.default_rng(2).choice([5, 50], 16 * 200).tolist()
+    lengths = np.random.default_rng(2).choice([5, 50], 16 * 60).tolist()
     assert first_finished("greedy", rows_of("greedy", lengths, lengths), PLAN).mean == pytest.approx(
-        np.mean(reported), abs=1
+        np.mean(reported), abs=1.5
     )
 
 
