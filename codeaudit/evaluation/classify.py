@@ -50,26 +50,18 @@ class Classifier:
 
     def classify(self, rollout: Rollout, selection: Selection, frame: Frame) -> list[Classified]:
         """The rules under which this selection acts when the function is entered by this frame."""
-        alone = len([s for s in rollout.selections if not self._is_exploring(s, rollout, frame)]) == 1
-        if alone and not rollout.function.flow.definitions.get("*"):
-            node, use, selector = rollout.action, rollout.event.context, ()
-        else:
-            node, use, selector = selection.node, selection.context, selection.selector  # type: ignore[assignment]
+        node, use, selector = selection.node, selection.context, selection.selector
         draws = self.tracer.draws(node, frame, use, selector)
-        if alone and not draws:
-            node, use, selector = selection.node, selection.context, selection.selector  # type: ignore[assignment]
-            draws = self.tracer.draws(node, frame, use, selector)
+        if all(d.rule in ("network", "greedy", "unknown") for d in draws):
+            # What happens between the selection and the step may add noise, or be all that can be seen.
+            whole = self.tracer.draws(rollout.action, frame, rollout.event.context)
+            added = [d for d in whole if d.rule == "noisy" or any(x.test == 0 for x in d.decisions)]
+            if (added or not draws) and len(rollout.selections) == 1 or not draws and whole:
+                node, use, selector = rollout.action, rollout.event.context, ()
+                draws = added or whole
         draws = [self._under(selection, rollout, d, frame) for d in draws]
         alternatives = self.tracer.alternatives(node, frame, use, selector) if draws else []
         return self._grouped(draws, alternatives, selection, frame)
-
-    def _is_exploring(self, selection: Selection, rollout: Rollout, frame: Frame) -> bool:
-        """The random branch of an epsilon test."""
-        for test, held in selection.guards:
-            chance = self.tracer.epsilon_of(test, frame)
-            if chance is not None and chance[2] == held:
-                return True
-        return False
 
     def _under(self, selection: Selection, rollout: Rollout, draw: Draw, frame: Frame) -> Draw:
         """The draw with the conditions between its selection and the step."""
