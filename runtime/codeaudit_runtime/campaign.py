@@ -135,7 +135,7 @@ def run_subjects(
     level_sets: Sequence[LevelSet] = ALL_LEVELS,
     references: bool = False,
 ) -> tuple[CheckpointRows, ...]:
-    """Every subject under its rules, and the floor of its environment on the same draws.
+    """Every subject under its rules, and the floor of its environment on the same draws; one item a level set.
 
     All agents are loaded and held against their environment before the first step, so that a bad file costs no time.
     """
@@ -151,7 +151,11 @@ def run_subjects(
     for number, name, _ in groups:
         named[number][name] = next(rows)
     caps = [_environment(subject.environment, plan, level_sets).info.step_cap for subject in subjects]
-    return tuple(_rows_of(*parts) for parts in zip(subjects, loaded, caps, named, strict=True))
+    return tuple(
+        _rows_of(subject, checkpoint, cap, own, levels)
+        for subject, checkpoint, cap, own in zip(subjects, loaded, caps, named, strict=True)
+        for levels in level_sets
+    )
 
 
 def floor_rows(
@@ -222,10 +226,14 @@ def _measured(
 
 
 def _rows_of(
-    subject: Subject, checkpoint: Checkpoint, step_cap: int, rows: Mapping[str, tuple[EpisodeRow, ...]]
+    subject: Subject,
+    checkpoint: Checkpoint,
+    step_cap: int,
+    rows: Mapping[str, tuple[EpisodeRow, ...]],
+    levels: LevelSet,
 ) -> CheckpointRows:
     labels = [rule.label for rule in subject.rules or rules_of(checkpoint)]
-    stricter = {name: own for name, own in rows.items() if name != FLOOR and name not in labels}
+    here = {name: tuple(row for row in own if row.level_set == levels.name) for name, own in rows.items()}
     return CheckpointRows(
         id=subject.id,
         environment=subject.environment,
@@ -233,10 +241,11 @@ def _rows_of(
         algorithm=checkpoint.algorithm,
         value_based=checkpoint.value_based,
         step_cap=step_cap,
-        rules={label: rows[label] for label in labels},
-        floor=rows[FLOOR],
-        references=_best_constant(stricter),
+        rules={label: here[label] for label in labels},
+        floor=here[FLOOR],
+        references=_best_constant({name: own for name, own in here.items() if name != FLOOR and name not in labels}),
         published=subject.published,
+        levels=levels,
         notes=(*subject.notes, *checkpoint.notes),
     )
 

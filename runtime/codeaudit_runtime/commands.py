@@ -226,7 +226,10 @@ def _with_rules(subject: campaign.Subject, rules: tuple[ActionRule, ...]) -> cam
 
 
 def _level_sets(texts: Sequence[str] | None) -> tuple[LevelSet, ...]:
-    return tuple(map(_level_set, texts)) if texts else campaign.ALL_LEVELS
+    sets = tuple(map(_level_set, texts)) if texts else campaign.ALL_LEVELS
+    if len({levels.name for levels in sets}) < len(sets):
+        raise UserError("--levels names one set twice", hint="give each a name of its own")
+    return sets
 
 
 def _level_set(text: str) -> LevelSet:
@@ -363,10 +366,11 @@ def _write_document(
     plots: dict[str, str] = {}
     if run is not None:
         for one in measured:
-            path = run / "plots" / f"{one.rows.id}.svg"
+            name = one.rows.id if one.rows.levels.count is None else f"{one.rows.id}-{one.rows.levels.name}"
+            path = run / "plots" / f"{name}.svg"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(checkpoint_svg(one), "utf-8")
-            plots[one.rows.id] = str(path)
+            plots[f"{one.rows.id} {one.rows.place}"] = str(path)
     file.write(markdown_text(document, plots))
 
 

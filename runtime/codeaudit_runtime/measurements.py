@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codeaudit.registry import Published
+from codeaudit_runtime.environments import LevelSet
 from codeaudit_runtime.episodes import EpisodeRow, mean_or_none, returns_of
 from codeaudit_runtime.plan import Plan
 from codeaudit_runtime.spaces import AnyArray
@@ -28,6 +29,7 @@ from codeaudit_runtime.statistics import (
 )
 
 Rows = Sequence[EpisodeRow]
+ALL = LevelSet()
 GREEDY = "greedy"
 ARRANGEMENTS = 200  # random orders of each slot's episodes over which the first-finished mean is taken
 
@@ -98,7 +100,7 @@ class FirstFinished:
 
 @dataclass(frozen=True)
 class CheckpointRows:
-    """What was run for one checkpoint: the rows of each rule, greedy first, and the floor's."""
+    """What was run for one checkpoint on one level set: the rows of each rule, and the floor's on the same draws."""
 
     id: str
     environment: str  # as run
@@ -110,7 +112,13 @@ class CheckpointRows:
     floor: Rows
     references: Mapping[str, Rows]
     published: Published | None = None
+    levels: LevelSet = ALL
     notes: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The environment, with the level set where it has one."""
+        return self.environment if self.levels.count is None else f"{self.environment} ({self.levels.label})"
 
 
 @dataclass(frozen=True)

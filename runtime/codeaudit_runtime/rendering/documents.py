@@ -51,13 +51,14 @@ def document_from_measured(title: str, measured: Sequence[CheckpointMeasurement]
 
 
 def markdown_text(document: Document, plots: dict[str, str]) -> str:
-    """Markdown; `plots` maps a checkpoint's id to the path of its plot, for those that have been written."""
+    """Markdown; `plots` maps a checkpoint's id and place to the path of its plot, where it was written."""
     parts = [f"# {_md(document.title)}", *(_md_table(table) for table in document.summary)]
     for section in document.sections:
         one = section.measurement
-        parts += [f"## {_md(one.rows.id)}", _md_table(rule_table(one))]
-        if one.rows.id in plots:
-            parts.append(f"![Returns of each rule, and paired differences]({plots[one.rows.id]})")
+        parts += [f"## {_md(one.rows.id)} on {_md(one.rows.place)}", _md_table(rule_table(one))]
+        plot = plots.get(f"{one.rows.id} {one.rows.place}")
+        if plot is not None:
+            parts.append(f"![Returns of each rule, and paired differences](<{plot}>)")
         lines = [f"- **{kind}: {word}.** {_md(detail)}" for kind, word, detail in section.verdicts]
         lines += [f"- {_md(line)}" for line in (*comparison_lines(one), *one.rows.notes)]
         parts.append("\n".join(lines))
@@ -69,7 +70,11 @@ def html_text(document: Document) -> str:
     body = [f"<h1>{_h(document.title)}</h1>", *(_html_table(table) for table in document.summary)]
     for section in document.sections:
         one = section.measurement
-        body += [f"<h2>{_h(one.rows.id)}</h2>", _html_table(rule_table(one)), f"<figure>{checkpoint_svg(one)}</figure>"]
+        body += [
+            f"<h2>{_h(one.rows.id)} on {_h(one.rows.place)}</h2>",
+            _html_table(rule_table(one)),
+            f"<figure>{checkpoint_svg(one)}</figure>",
+        ]
         items = [
             f'<li><b class="{word}">{kind}: {word}</b> {_h(detail)}</li>' for kind, word, detail in section.verdicts
         ]

@@ -103,6 +103,8 @@ def _floor_of(rows: Sequence[EpisodeRow]) -> dict[str, Any]:
 def _checkpoint(one: CheckpointMeasurement) -> dict[str, Any]:
     rows = one.rows
     report: dict[str, Any] = {"id": rows.id, "environment": rows.environment}
+    if rows.levels.count is not None:
+        report["levels"] = rows.levels.label
     if rows.published_environment != rows.environment:
         report["published_environment"] = rows.published_environment
     report["algorithm"] = rows.algorithm

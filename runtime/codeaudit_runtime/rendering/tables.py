@@ -98,7 +98,7 @@ def rule_table(one: CheckpointMeasurement) -> Table:
                 f"{summary.revisits:.3f}",
             )
         )
-    return Table(f"{one.rows.id} on {one.rows.environment}", columns, tuple(rows))
+    return Table(f"{one.rows.id} on {one.rows.place}", columns, tuple(rows))
 
 
 def comparison_lines(one: CheckpointMeasurement) -> list[str]:
