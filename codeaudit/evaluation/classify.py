@@ -73,6 +73,10 @@ class Classifier:
         decisions = tuple(replace(d, test=0) if d.test in split else d for d in draw.decisions)
         return replace(draw, decisions=decisions)
 
+    def is_closed(self, selection: Selection, frame: Frame) -> bool:
+        """Whether the conditions on the way to a selection don't hold when the function is entered by this frame."""
+        return any(self.evaluator.holds(guard, frame)[0] is False for guard in selection.guards)
+
     def is_off(self, selection: Selection, frames: list[Frame]) -> bool:
         """A branch that no caller takes: its condition is a literal or a default that is always the other way; or an option
         of the action rule itself that is off."""
@@ -119,7 +123,7 @@ class Classifier:
             least = min(d.doubt for d in acting)
             acting = [d for d in acting if d.doubt == least]
             rules = {d.rule for d in acting}
-        main = acting[0]
+        main = acting[0] if acting[0].sure else max(acting, key=lambda d: bool(d.decisions))
         rule = "greedy" if main.rule == "network" else main.rule
         unknown = ""
         if len({"greedy" if d.rule == "network" else d.rule for d in acting}) > 1:

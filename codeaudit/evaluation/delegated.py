@@ -148,7 +148,7 @@ def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function:
             if node is None:
                 continue
             for made in audit.environments.made(node, frame):
-                switched = made.call is not None and audit.environments._test_switch(made.call, made.frame)
+                switched = made.call is not None and audit.environments.test_switch(made.call, made.frame)
                 if separate or switched:
                     return _site(audit, model, event, function, frame, rule_of(model, None), "training_sampler", None, None,
                                  [made], model.procedure)  # fmt: skip

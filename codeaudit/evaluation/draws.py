@@ -316,6 +316,10 @@ class Tracer:
         left = self._trace(node.left, selector, frame, use, depth + 1)
         right = self._trace(node.right, selector, frame, use, depth + 1)
         if node.op in ("+", "-"):
+            for other in (node.right, node.left):
+                noise = self._noise(other, frame)
+                if noise is not None and not isinstance(noise, Known) and self._is_learned(other, frame):
+                    return [self._draw("sampled", node, frame, why="mean plus noise of the policy's own scale is a sample")]
             for mine, other in ((left, node.right), (right, node.left)):
                 noise = self._noise(other, frame)
                 if mine and noise is not None:
@@ -326,9 +330,8 @@ class Tracer:
                     decisions = ()
                     if scale is not None:
                         decisions = (Decision(frame.function.module.path, node.line, scale.origin, "the noise's scale"),)
-                    rule = "sampled" if scale is None and self._is_learned(other, frame) else "noisy"
                     return [
-                        replace(d, rule=rule, file=frame.function.module.path, line=node.line,
+                        replace(d, rule="noisy", file=frame.function.module.path, line=node.line,
                                 decisions=(*d.decisions, *decisions))
                         if d.rule in ("network", "greedy") else d
                         for d in mine
@@ -427,6 +430,7 @@ class Tracer:
         if built:
             return built
         targets = self._targets(node, frame)
+        arity = _arity(node, frame.function) if selector else None
         draws: list[Draw] = []
         entered = False
         for value, sure in targets:
@@ -439,7 +443,7 @@ class Tracer:
                 if inner_frame is None:
                     continue
                 entered = True
-                for d in self._returns(value.function, selector, inner_frame, depth + 1):
+                for d in self._returns(value.function, selector, inner_frame, depth + 1, arity):
                     step = (frame.function.module.path, node.line, f"calls `{value.function.qualified}`")
                     owner = d.owner or (value.receiver.info.name if isinstance(value.receiver, Instance) else "")
                     if d.rule == "network" and value.function.name in ("forward", "__call__", "call"):
@@ -480,8 +484,9 @@ class Tracer:
         beside = [n for n, ds in frame.function.flow.definitions.items() for d in ds if d.value is node]
         if any(words.LOG_PROB.search(n) for n in beside):
             return self._draw("sampled", node, frame, sure=False, why="a log-probability of the drawn action comes with it")
+        own = receiver is not None and last_name(receiver) == frame.function.self_name
         if receiver is None or not words.POLICY_METHOD.search(name):
-            return self._draw("network", node, frame, sure=False)  # `actor(obs)`
+            return self._draw("network", node, frame, sure=own)  # `actor(obs)`, `self.network(obs)`
         return self._draw("unknown", node, frame, sure=False, why=f"`{name}` can't be looked into")
 
     def _modelled(
@@ -610,11 +615,15 @@ class Tracer:
         candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
         return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:4]] or out
 
-    def _returns(self, function: Function, selector: Selector, frame: Frame, depth: int) -> list[Draw]:
+    def _returns(
+        self, function: Function, selector: Selector, frame: Frame, depth: int, arity: int | None = None
+    ) -> list[Draw]:
         draws: list[Draw] = []
         for event in function.flow.returns:
             if event.value is None:
                 continue
+            if arity is not None and isinstance(event.value, t.Seq) and len(event.value.items) != arity:
+                continue  # what comes back can't be taken apart like that: another class's method
             verdicts = [self._feasible(guard, frame) for guard in event.context.guards]
             if any(v is False for v in verdicts):
                 continue
@@ -781,6 +790,17 @@ class Tracer:
                 seen.add(key)
                 out.append(d)
         return out
+
+
+def _arity(call: t.Call, function: Function) -> int | None:
+    """Into how many names the call's result is taken apart, where the code says."""
+    for definitions in function.flow.definitions.values():
+        for d in definitions:
+            if d.value is call and d.selector and isinstance(d.statement, t.Assign):
+                for target in d.statement.targets:
+                    if isinstance(target, t.Seq) and not any(isinstance(i, t.Star) for i in target.items):
+                        return len(target.items)
+    return None
 
 
 def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, use: Context | None) -> bool:

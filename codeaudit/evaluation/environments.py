@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.sites import Place
@@ -20,6 +21,7 @@ LEVELS = re.compile(
     re.I,
 )
 SWITCH = re.compile(r"^(is_?)?(test|eval|evaluate|evaluation|valid|validation|train|training|heldout|full_distribution)(_env|_mode|ing|_worker|_set|_levels)?$", re.I)
+TEST_RANK = re.compile(r"^(is_?)?(test|eval)_?(rank|worker|process|proc|actor)s?$", re.I)
 SEPARATING = re.compile(r"(level|distribution|background|split|theme|difficult|maze|scenario|scene|unseen|resource|video|color|distract|seen|heldout|held_out|world)", re.I)
 
 
@@ -207,14 +209,14 @@ class Environments:
         call = made.call
         if call is None:
             return False
-        if self._test_switch(call, made.frame):
+        if self.test_switch(call, made.frame):
             return True
         mine = self.signature(made)
         for key, (text, value) in mine.items():
             if SWITCH.match(key) and self._says_test(key, value) and self._separates(call, key, made.frame):
                 return True
-        root = _root(made.frame)
-        related = [o for o in training if _root(o.frame) is root] or [
+        root = made.frame.root.function.module
+        related = [o for o in training if o.frame.root.function.module is root] or [
             o for o in training if o.frame.function.module is made.frame.function.module
         ]
         for other in related or training:
@@ -300,7 +302,21 @@ class Environments:
                                     return True
         return False
 
-    def _test_switch(self, call: t.Call, frame: Frame) -> bool:
+    @cached_property
+    def has_test_rank(self) -> bool:
+        """Whether some process of a distributed training run is set apart as a test rank with levels of its own."""
+        for module in self.resolver.program.modules.values():
+            for node in t.walk(module.file):
+                if isinstance(node, (t.If, t.Cond)) and any(
+                    TEST_RANK.search(last_name(p)) for p in t.walk(node.test) if isinstance(p, (t.Name, t.Attr))
+                ):
+                    body = node.body if isinstance(node, t.If) else ()
+                    for part in body:
+                        if isinstance(part, t.Assign) and any("level" in last_name(x).lower() for x in part.targets):
+                            return True
+        return False
+
+    def test_switch(self, call: t.Call, frame: Frame) -> bool:
         """An argument whose value is chosen by a test flag: `num_levels = 0 if is_test_worker else n`."""
         for arg in call.args:
             for test in self._tests_of(arg.value, frame):
@@ -320,13 +336,6 @@ class Environments:
                     guard[0] for d in found[0] for guard in d.context.guards if len(found[0]) > 1
                 ]
         return []
-
-
-def _root(frame: Frame) -> object:
-    """The script that a chain of callers starts in."""
-    while frame.parent is not None:
-        frame = frame.parent
-    return frame.function.module
 
 
 class _Unknown:

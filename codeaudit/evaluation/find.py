@@ -85,6 +85,7 @@ class Audit:
                 if use.kind == "none" or self.is_dead(function):
                     continue
                 frames = tuple(contexts(function, self.resolver))
+                frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
                 found.append(Found(rollout, seen_from_callers(use, frames), frames))
         return found
 
@@ -121,12 +122,13 @@ class Audit:
         for selection in f.rollout.selections:
             if self._explores(selection, f) or self.classifier.is_off(selection, list(f.frames)):
                 continue
-            classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
+            taken = [frame for frame in f.frames if not self.classifier.is_closed(selection, frame)] or list(f.frames)
+            classified = [c for frame in taken for c in self.classifier.classify(f.rollout, selection, frame)]
             if all(c.rule == "uniform_random" for c in classified):
                 if not f.use.measured or not self._reports_mean(f.rollout.function):
                     continue
             here, elsewhere = self._shared_out(f, classified)
-            for group in self._groups(here):
+            for group in self._groups(here, f):
                 sites.append(self._site(f, selection, group))
             for group in elsewhere:
                 sites.append(self._at_caller(f, selection, group))
@@ -142,7 +144,7 @@ class Audit:
         first, last = function.node.line, function.node.body[0].line if function.node.body else function.node.line
         own = [c for c in classified if c.provenance == "inherited_default" and c.default_site is not None
                and c.default_site.file == function.module.path and first <= c.default_site.line <= last]  # fmt: skip
-        outside = [c for c in classified if c.frame.parent is not None and c.frame.parent.function.module is not function.module]
+        outside = [c for c in classified if _entry(c.frame) is not None]
         inside = [c for c in classified if c not in outside]
         here = own or (inside if outside and any(c.rule != "unknown" for c in inside) else classified)
         keys = {(c.rule, c.provenance, c.default_site) for c in here}
@@ -151,23 +153,25 @@ class Audit:
             if c in here and not (c in outside and self._is_demo_caller(c)):
                 continue
             differs = (c.rule, c.provenance, c.default_site) not in keys and c.rule != "unknown"
-            if c.frame.call is not None and (differs or c in outside and self._is_demo_caller(c)):
-                groups.setdefault(id(c.frame.call), []).append(c)
-        rest = [c for c in here if id(c.frame.call) not in groups] or here
+            entry = _entry(c.frame) or c.frame
+            if entry.call is not None and (differs and c.sure or c in outside and self._is_demo_caller(c)):
+                groups.setdefault(id(entry.call), []).append(c)
+        rest = [c for c in here if id((_entry(c.frame) or c.frame).call) not in groups] or here
         return rest, list(groups.values())
 
     @staticmethod
     def _is_demo_caller(c: Classified) -> bool:
-        caller = c.frame.parent.function if c.frame.parent is not None else None
-        if caller is None:
+        entry = _entry(c.frame)
+        if entry is None or entry.parent is None:
             return False
+        caller = entry.parent.function
         stem = caller.module.path.rpartition("/")[2].rpartition(".")[0]
         return bool(words.DEMO.search(stem) or words.DEMO.search(caller.name))
 
     def _at_caller(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
         """The call into an evaluation helper, where the entry point decides the rule differently."""
         site = self._site(f, selection, group)
-        frame = next(c.frame for c in group)
+        frame = _entry(group[0].frame) or group[0].frame
         assert frame.call is not None and frame.parent is not None
         caller, call = frame.parent.function, frame.call
         event = next((e for e in caller.flow.calls if e.call is call), None)
@@ -200,7 +204,7 @@ class Audit:
             e.value is not None for e in function.flow.returns
         )
 
-    def _groups(self, classified: list[Classified]) -> list[list[Classified]]:
+    def _groups(self, classified: list[Classified], f: Found) -> list[list[Classified]]:
         """One group per rule and chooser that can really differ; guesses by name never make a further site."""
         sure = [c for c in classified if c.sure and c.rule != "unknown"]
         pool = sure or [c for c in classified if c.rule != "unknown"] or classified
@@ -210,7 +214,9 @@ class Audit:
                 return [pool]
         groups: dict[tuple[Any, ...], list[Classified]] = {}
         for c in pool:
-            groups.setdefault((c.rule, c.provenance), []).append(c)
+            function = f.rollout.function
+            agent = agent_of(c.rule, list(c.draws), self._owners(c, function), function.qualified, function.module.path)
+            groups.setdefault((c.rule, c.provenance, agent == "value_based"), []).append(c)
         return list(groups.values())
 
     def _site(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
@@ -274,7 +280,7 @@ class Audit:
 
     @staticmethod
     def _owners(chosen: Classified, function: Function) -> list[str]:
-        owners = list(chosen.owners)
+        owners = [*[d.dispatch for d in chosen.draws if d.dispatch], *chosen.owners]
         if function.owner is not None:
             owners.append(function.owner.name)
         return owners
@@ -322,7 +328,9 @@ class Audit:
             made = self.environments.made(f.rollout.environment, frame)
             for m in made:
                 marked = any(words.HELDOUT_NAME.search(n) for n in m.names)
-                switched = m.call is not None and self.environments._test_switch(m.call, m.frame)
+                switched = m.call is not None and (
+                    self.environments.test_switch(m.call, m.frame) or self.environments.has_test_rank
+                )
                 if marked or switched:
                     apart.append((frame, [m], switched))
         if not apart:
@@ -331,8 +339,7 @@ class Audit:
             if self._explores(selection, f):
                 continue
             classified = [c for frame, _, _ in apart for c in self.classifier.classify(f.rollout, selection, frame)]
-            groups = self._groups(classified)
-            for group in groups[:1]:
+            for group in self._groups(classified, f)[:1]:
                 frame, made, switched = next((a for a in apart if a[0] is group[0].frame), apart[0])
                 heldout = switched or any(self.environments.set_apart(m, self._others(m)) for m in made)
                 optional = all(m.call is None for m in made)
@@ -353,11 +360,22 @@ class Audit:
             known = [c for c in classified if c.rule not in ("unknown", "uniform_random")]
             if not known and all(c.rule == "uniform_random" for c in classified):
                 continue
-            for group in self._groups(known or classified)[:1]:
+            for group in self._groups(known or classified, f)[:1]:
                 chosen = replace(group[0], provenance="training_sampler", default_site=None)
                 made = self.environments.made(f.rollout.environment, chosen.frame)
                 sites.append(self._build(f.rollout, selection, chosen, "in_loop", "same_env", made))
         return sites
+
+
+def _entry(frame: Frame) -> Frame | None:
+    """The frame that another file's call enters, on the way down to a helper; None where all callers share its file."""
+    module = frame.function.module
+    current: Frame | None = frame
+    while current is not None and current.parent is not None:
+        if current.parent.function.module is not module:
+            return current
+        current = current.parent
+    return None
 
 
 def _unique(sites: Iterable[EvaluationSite]) -> list[EvaluationSite]:

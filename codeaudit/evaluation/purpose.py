@@ -118,8 +118,10 @@ def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
     """A rollout helper that says too little of itself is what its callers make of it: learning, or a measurement."""
     if use.named not in ("weak", "") or use.kind == "none":
         return use
-    learns = False
     measures = False
+    learns = any(
+        _is_update(e, f.function) for f in frames[:1] for e in f.function.flow.calls if f.function.name not in ("<module>", "main")
+    )
     for frame in frames:
         caller = frame.parent
         while caller is not None:

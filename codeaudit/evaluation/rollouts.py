@@ -147,13 +147,11 @@ class Finder:
         """The calls in this function (or in one that calls it) that select the action."""
         found: list[Selection] = []
         self._select(action, (), context, (), function, (), found, 0, set())
-        seen: set[int] = set()
-        unique = []
+        best: dict[int, Selection] = {}
         for s in found:
-            if id(s.node) not in seen:
-                seen.add(id(s.node))
-                unique.append(s)
-        return unique
+            if id(s.node) not in best or len(s.guards) < len(best[id(s.node)].guards):
+                best[id(s.node)] = s
+        return list(best.values())
 
     def _select(
         self,
@@ -165,11 +163,12 @@ class Finder:
         names: tuple[str, ...],
         found: list[Selection],
         depth: int,
-        seen: set[tuple[int, Selector]],
+        seen: set[tuple[object, ...]],
     ) -> None:
-        if depth > 12 or (id(node), selector) in seen:
+        key = (id(node), selector, *((id(test), held) for test, held in guards))
+        if depth > 12 or key in seen or len(seen) > 400:
             return
-        seen.add((id(node), selector))
+        seen.add(key)
 
         def again(inner: t.Node, step: Selector = selector, at: Context = context, more: tuple = guards,
                   held: tuple[str, ...] = names) -> None:  # type: ignore[type-arg]  # fmt: skip

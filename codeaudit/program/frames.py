@@ -29,6 +29,14 @@ class Frame:
         return depth
 
     @property
+    def root(self) -> Frame:
+        """The frame that the chain of callers starts in."""
+        frame = self
+        while frame.parent is not None:
+            frame = frame.parent
+        return frame
+
+    @property
     def key(self) -> tuple[int, ...]:
         parent = self.parent.key if self.parent else ()
         receiver = self.receiver.key if isinstance(self.receiver, Instance) else ()
