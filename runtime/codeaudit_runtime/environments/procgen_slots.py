@@ -7,7 +7,9 @@ next observation (gym3 order); action −1 starts a new level.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 from typing import Any
 
 import numpy as np
@@ -121,7 +123,8 @@ class ProcgenSlots:
 
 def _procgen() -> Any:
     try:
-        return importlib.import_module("procgen")
+        with contextlib.redirect_stderr(io.StringIO()):  # it brings the old gym, which prints advice when imported
+            return importlib.import_module("procgen")
     except ImportError as error:
         raise UserError(
             f"ProcGen is not installed ({error})", hint='pip install "rl-codeaudit[procgen]" (Python 3.10 to 3.12)'
