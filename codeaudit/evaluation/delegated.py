@@ -99,7 +99,7 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
     given = slot_of(call, model.parameter)
     if given is None and model.parameter is not None and any(a.name == "**" for a in call.args):
         options = audit.evaluator.options.find(model.parameter.name, function.module)
-        given = t.Name(call.line, model.parameter.name) if options else None
+        given = audit.resolver.keep(t.Name(call.line, model.parameter.name)) if options else None
     if given is not None:
         for frame in frames:
             known = audit.evaluator.likely(given, frame, event.context)

@@ -424,8 +424,12 @@ class Tracer:
             if found:
                 return found
         if name == "run" and node.args and receiver is not None:  # a TensorFlow session runs what it is given
-            if "sess" in (last_name(receiver) or "").lower() or "session" in (last_name(receiver) or "").lower():
-                return self._trace(node.args[0].value, selector, frame, use, depth + 1)
+            if "sess" in last_name(receiver).lower():
+                # A tensor with nothing drawn on the way to it is an output of the network that this very call runs.
+                return [
+                    replace(d, file=frame.function.module.path, line=node.line) if d.rule == "network" and not d.guards else d
+                    for d in self._trace(node.args[0].value, selector, frame, use, depth + 1)
+                ]
         built = self._built(node, selector, frame, depth)
         if built:
             return built
@@ -446,7 +450,7 @@ class Tracer:
                 for d in self._returns(value.function, selector, inner_frame, depth + 1, arity):
                     step = (frame.function.module.path, node.line, f"calls `{value.function.qualified}`")
                     owner = d.owner or (value.receiver.info.name if isinstance(value.receiver, Instance) else "")
-                    if d.rule == "network" and value.function.name in ("forward", "__call__", "call"):
+                    if d.rule == "network" and not d.guards and value.function.name in ("forward", "__call__", "call"):
                         d = replace(d, file=frame.function.module.path, line=node.line, function=frame.function)
                     draws.append(
                         replace(d, path=(step, *d.path), owner=owner, sure=d.sure and sure,
@@ -471,7 +475,7 @@ class Tracer:
             inner_call = node.func
             if last_name(inner_call.func) in ("jit", "vmap", "pmap", "partial", "compile", "checkpoint"):
                 if inner_call.args:
-                    made = t.Call(node.line, inner_call.args[0].value, node.args, node.end_line)
+                    made = self.resolver.keep(t.Call(node.line, inner_call.args[0].value, node.args, node.end_line))
                     return self._trace(made, selector, frame, use, depth + 1)
         if entered or targets and words.NETWORK.search(name):
             return [self._draw("network", node, frame)]
@@ -727,7 +731,7 @@ class Tracer:
                         continue
                     for name in names:
                         if target.function.parameter(name) is not None:
-                            known = self.evaluator.evaluate(t.Name(node.line, name), inner)
+                            known = self.evaluator.evaluate(self.resolver.keep(t.Name(node.line, name)), inner)
                             if known is not None and isinstance(known.value, (int, float)) and known.value == 0:
                                 return known
             if last_name(part.func) in ("Normal", "MultivariateNormalDiag", "TruncatedNormal", "normal") and len(part.args) > 1:

@@ -9,6 +9,7 @@ from functools import cached_property
 from codeaudit.evaluation import words
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context
 from codeaudit.program.frames import Frame, FunctionValue, Instance
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
@@ -46,9 +47,16 @@ class Environments:
 
     # --- where it is made -------------------------------------------------------------------------------------------
 
-    def made(self, node: t.Node, frame: Frame) -> list[Made]:
-        """The calls that make the environment an expression means, in this frame."""
+    def made(self, node: t.Node, frame: Frame, use: Context | None = None) -> list[Made]:
+        """The calls that make the environment an expression means, in this frame; the latest before the use, where told."""
         found: list[Made] = []
+        if use is not None and isinstance(node, t.Name):
+            before = [d for d in frame.function.flow.definitions.get(node.id, ()) if d.context.order < use.order and not d.selector]
+            making = [d for d in before if d.kind in ("assign", "with") and not _names_itself(d.value, node.id)]
+            if len(making) > 1 and not making[-1].context.guards:
+                self._follow(making[-1].value, frame, (node.id,), found, 0, set())
+                if found:
+                    return found
         self._follow(node, frame, (), found, 0, set())
         return found
 
@@ -336,6 +344,11 @@ class Environments:
                     guard[0] for d in found[0] for guard in d.context.guards if len(found[0]) > 1
                 ]
         return []
+
+
+def _names_itself(node: t.Node, name: str) -> bool:
+    """A wrapper around the same environment: `env = Monitor(env)`."""
+    return any(isinstance(p, t.Name) and p.id == name for p in t.walk(node))
 
 
 class _Unknown:

@@ -221,10 +221,10 @@ class Audit:
 
     def _site(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
         rollout, use = f.rollout, f.use
-        made = {id(c): self.environments.made(rollout.environment, c.frame) for c in group}
+        made = {id(c): self.environments.made(rollout.environment, c.frame, rollout.event.context) for c in group}
         apart = [c for c in group if any(self.environments.set_apart(m, self._others(m)) for m in made[id(c)])]
         chosen = (apart or group)[0]
-        environments = made[id(chosen)]
+        environments = sorted(made[id(chosen)], key=lambda m: not self.environments.set_apart(m, self._others(m)))
         procedure = self._procedure(f, chosen)
         if use.kind == "demo" and chosen.rule != "uniform_random":
             role = "demo"
@@ -335,6 +335,8 @@ class Audit:
                     apart.append((frame, [m], switched))
         if not apart:
             return []
+        # An environment made for the test comes before one that a test rank shares, and that before an optional parameter.
+        apart.sort(key=lambda a: (a[1][0].call is None, a[2]))
         for selection in f.rollout.selections:
             if self._explores(selection, f):
                 continue

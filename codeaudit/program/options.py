@@ -172,8 +172,9 @@ def _from_call(call: t.Call, module: Module) -> Option | None:
         if default is None:
             value = ACTIONS.get(action.value) if isinstance(action, t.Const) else None
             default = t.Const(call.line, value)
-        # The line that says what the option is: that of the call.
-        return Option(label, default, None, module.path, call.line, "argparse", module)
+        said = keywords.get("default") or action
+        line = said.line if said is not None else call.line  # where the default stands, in a call of several lines
+        return Option(label, default, None, module.path, line, "argparse", module)
     if name.startswith("DEFINE_") and len(flags) >= 1 and isinstance(flags[0], t.Const) and isinstance(flags[0].value, str):
         default = flags[1] if len(flags) > 1 else keywords.get("default", t.Const(call.line, None))
         return Option(flags[0].value, default, None, module.path, call.line, "flags", module)

@@ -6,6 +6,7 @@ Answers are sets of possibilities. An empty answer means "not known", never "not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context, Definition, Selector
@@ -21,6 +22,8 @@ from codeaudit.program.frames import (
 )
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, last_name
 
+Made = TypeVar("Made", bound=t.Node)
+
 # Wrappers that give back what they are given: the value of f(x, …) is x.
 TRANSPARENT = {
     "jit", "compile", "DataParallel", "DistributedDataParallel", "deepcopy", "copy", "vmap", "pmap", "no_grad",
@@ -30,7 +33,7 @@ TRANSPARENT = {
 # Methods that give back their own object (`net.to(device)`), as seen from the value's type.
 CHAINED = {"to", "cuda", "cpu", "eval", "train", "float", "double", "half", "share_memory", "requires_grad_", "apply", "unwrapped"}
 # `build_x(...)`-like calls whose result is what was built are followed through the function's returns.
-MAX_DEPTH = 26
+MAX_DEPTH = 60
 MAX_VALUES = 12
 
 
@@ -41,40 +44,47 @@ class Resolver:
         self._busy: set[tuple[int, ...]] = set()
         self._callers: dict[int, list[CallSite]] = {}
         self._mro: dict[int, list[ClassInfo]] = {}
+        self._asking: set[int] = set()
+        self._kept: list[t.Node] = []
         self._cuts = 0  # answers cut short by a cycle or by depth: what depends on one isn't remembered as "nothing"
+
+    def keep(self, node: Made) -> Made:
+        """A node made on the way. Answers are remembered by a node's identity, so it must live as long as they do."""
+        self._kept.append(node)
+        return node
 
     # --- names ------------------------------------------------------------------------------------------------------
 
-    def lookup_global(self, name: str, module: Module, depth: int = 0) -> list[Value]:
+    def lookup_global(self, name: str, module: Module, depth: int = 0, hops: int = 0) -> list[Value]:
         """What a top-level name of a module is."""
         if name in module.top:
             return [FunctionValue(module.top[name])]
         if name in module.classes and module.classes[name].outer is None:
             return [ClassValue(module.classes[name])]
         if name in module.imports:
-            return self._imported(name, module, depth)
+            return self._imported(name, module, depth, hops)
         definitions = module.body.flow.definitions.get(name)
         if definitions:
             frame = Frame(module.body)
             return _unique(v for d in definitions[-3:] for v in self._of_definition(d, (), frame, depth + 1))
         for star, level in module.stars:
             target = self.program.find_module(star, level, module)
-            if target is not None and depth < 6:
-                found = self.lookup_global(name, target, depth + 1)
+            if target is not None and hops < 6:
+                found = self.lookup_global(name, target, depth + 1, hops + 1)
                 if found:
                     return found
         return []
 
-    def _imported(self, bound: str, module: Module, depth: int) -> list[Value]:
+    def _imported(self, bound: str, module: Module, depth: int, hops: int) -> list[Value]:
         source, level, name = module.imports[bound]
-        if depth > 8:
+        if hops > 8:
             return []
         if not name:  # import a.b [as c]
             target = self.program.find_module(source, 0, module)
             return [ModuleValue(target)] if target else [Library(source)]
         target = self.program.find_module(source, level, module)
         if target is not None:
-            found = self.lookup_global(name, target, depth + 1)
+            found = self.lookup_global(name, target, depth + 1, hops + 1)
             if found:
                 return found
         submodule = self.program.find_module(f"{source}.{name}" if source else name, level, module)
@@ -577,7 +587,10 @@ class Resolver:
         known = self._callers.get(id(function))
         if known is not None:
             return known
-        self._callers[id(function)] = []  # a recursive question gets no answer
+        if id(function) in self._asking:  # a recursive question gets no answer
+            self._cuts += 1
+            return []
+        self._asking.add(id(function))
         names = [function.name]
         if function.name == "__init__" and function.owner is not None:
             names = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
@@ -598,6 +611,7 @@ class Resolver:
         # A function handed over as a value (`partial(f, …)`, `target=f`) is entered by whoever receives it.
         if not sites and len(self.program.methods_by_name.get(function.name, ())) <= 4:
             sites = unsure
+        self._asking.discard(id(function))
         self._callers[id(function)] = sites
         return sites
 

@@ -444,11 +444,11 @@ class Evaluator:
             except ValueError:
                 return None
         if name == "getattr" and len(positional) >= 2 and isinstance(positional[1], t.Const):
-            found = self._attribute(t.Attr(node.line, positional[0], str(positional[1].value)), frame)
+            found = self._attribute(self.resolver.keep(t.Attr(node.line, positional[0], str(positional[1].value))), frame)
             return found or (self.evaluate(positional[2], frame, use) if len(positional) > 2 else None)
         if name in ("get", "pop") and positional and isinstance(positional[0], t.Const) and isinstance(node.func, t.Attr):
             if isinstance(positional[0].value, str):
-                found = self._item(t.Sub(node.line, node.func.obj, positional[0]), frame)
+                found = self._item(self.resolver.keep(t.Sub(node.line, node.func.obj, positional[0])), frame)
                 return found or (self.evaluate(positional[1], frame, use) if len(positional) > 1 else None)
         for target in self.resolver.targets(node, frame)[:2]:  # a small function that returns a value
             if isinstance(target, FunctionValue) and len(target.function.flow.returns) <= 3:
