@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,9 @@ from codeaudit_runtime.progress import unit_progress
 from codeaudit_runtime.rendering import json_report
 from codeaudit_runtime.rendering.tables import floor_table, protocol_line
 from codeaudit_runtime.verify import Verified, predictions_from_scan
+
+if TYPE_CHECKING:
+    from codeaudit_runtime.rendering.documents import Document
 
 
 class Format(str, Enum):
@@ -328,7 +331,7 @@ def _render_verified(
             from codeaudit_runtime.rendering.documents import document_from_verified
 
             document = document_from_verified(f"{entry.title}: published numbers re-executed", verified, protocol)
-            _write_document(document, [one.measurement for one in verified], format_, file, run)
+            _write_document(document, [one.measurement for one in verified], format_, file, run, output)
 
 
 def _render_measured(
@@ -350,11 +353,18 @@ def _render_measured(
         else:
             from codeaudit_runtime.rendering.documents import document_from_measured
 
-            _write_document(document_from_measured("Evaluation", measured, protocol), measured, format_, file, run)
+            _write_document(
+                document_from_measured("Evaluation", measured, protocol), measured, format_, file, run, output
+            )
 
 
 def _write_document(
-    document: Any, measured: Sequence[CheckpointMeasurement], format_: Format, file: IO[str], run: Path | None
+    document: Document,
+    measured: Sequence[CheckpointMeasurement],
+    format_: Format,
+    file: IO[str],
+    run: Path | None,
+    output: Path | None,
 ) -> None:
     """HTML carries its plots; Markdown names SVG files, which are written to the run directory where there is one."""
     from codeaudit_runtime.rendering.documents import html_text, markdown_text
@@ -370,7 +380,8 @@ def _write_document(
             path = run / "plots" / f"{name}.svg"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(checkpoint_svg(one), "utf-8")
-            plots[f"{one.rows.id} {one.rows.place}"] = str(path)
+            beside = output.parent if output is not None else Path.cwd()
+            plots[f"{one.rows.id} {one.rows.place}"] = os.path.relpath(path, beside)
     file.write(markdown_text(document, plots))
 
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint's files are found: a folder, a git blob, the cache; and what a registry entry may say."""
+"""Where a checkpoint's files are found: a folder, a git blob, the cache."""
 
 from __future__ import annotations
 
@@ -87,37 +87,6 @@ def test_statistics_beside_a_checkpoint_belong_to_it(tmp_path: Path) -> None:
 def test_folders_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEAUDIT_CHECKPOINTS", "one:two")
     assert checkpoint_folders(Path("first")) == [Path("first"), Path("one"), Path("two")]
-
-
-ENTRY = """id: toy
-title: A toy
-repository: {url: "https://example.org/owner/toy", commit: abc}
-checkpoints:
-- id: one
-  source: {file: agent.zip, sha256: %s}
-  format: sb3-zip
-  algorithm: ppo
-  environment: CartPole-v1
-""" % ("a" * 64)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("id: toy", "name: toy", "id is missing"),
-        ("commit: abc", "ref: abc", "commit is missing"),
-        ("a" * 64, "123", "sha256"),
-        ("algorithm: ppo", "published: {mean: x}\n  algorithm: ppo", "published needs"),
-        ("checkpoints:\n", "checkpoints:\n- 3\n", "checkpoint 1 is no mapping"),
-        ("title: A toy", "title: [", "toy.yaml:"),
-    ],
-)
-def test_malformed_entries_name_the_file(tmp_path: Path, old: str, new: str, message: str) -> None:
-    assert old in ENTRY
-    (tmp_path / "toy.yaml").write_text(ENTRY.replace(old, new, 1))
-    with pytest.raises(UserError, match=r"toy\.yaml") as caught:
-        load_entry("toy", [tmp_path])
-    assert message in str(caught.value)
 
 
 def test_unknown_entries_and_hostile_ids() -> None:

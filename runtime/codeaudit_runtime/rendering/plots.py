@@ -30,7 +30,7 @@ def checkpoint_svg(one: CheckpointMeasurement) -> str:
         _distributions(left, one)
         _differences(right, one)
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+        figure.savefig(buffer, format="svg", dpi=150, metadata={"Date": None, "Creator": None}, transparent=True)
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 
@@ -40,7 +40,7 @@ def _distributions(axes: Axes, one: CheckpointMeasurement) -> None:
     groups.append((one.floor, returns_of(one.rows.floor)))
     for row, (rule, returns) in enumerate(groups):
         colour = FLOOR_COLOUR if rule is one.floor else COLOURS[row % len(COLOURS)]
-        axes.scatter(returns, row + _spread(returns), s=4, alpha=0.35, color=colour, linewidths=0)
+        axes.scatter(returns, row + _spread(returns), s=4, alpha=0.35, color=colour, linewidths=0, rasterized=True)
         summary = rule.summary
         axes.plot([summary.low, summary.high], [row, row], color="black", linewidth=2, solid_capstyle="butt")
         axes.plot([summary.mean], [row], "|", color="black", markersize=12, markeredgewidth=2)
