@@ -17,6 +17,7 @@ from codeaudit.predictions import Prediction
 from codeaudit.registry import CheckpointEntry, Published
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.actions import ActionRule
+from codeaudit_runtime.cautions import episode_cautions
 from codeaudit_runtime.checkpoints import Checkpoint
 from codeaudit_runtime.environments import LevelSet, VectorEnvironment
 from codeaudit_runtime.episodes import EpisodeRow, returns_of, write_database
@@ -246,7 +247,7 @@ def _rows_of(
         references=_best_constant({name: own for name, own in here.items() if name != FLOOR and name not in labels}),
         published=subject.published,
         levels=levels,
-        notes=(*subject.notes, *checkpoint.notes),
+        notes=(*subject.notes, *checkpoint.notes, *episode_cautions(len(here[FLOOR]))),
     )
 
 

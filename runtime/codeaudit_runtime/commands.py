@@ -126,9 +126,13 @@ def verify(
     run, changes = campaign.open_run(path, "verify", f"{entry.id}@{entry.commit}", fixed)
     rows = _run(subjects, fixed, run, workers, executor, quiet, references)
     verified = campaign.verified_subjects(rows, predictions, fixed)
-    report = json_report.verify_report(entry.id, entry.commit, verified, fixed, [*typed, *changes], campaign.versions())
+    report = json_report.verify_report(
+        entry.id, entry.commit, predictions, verified, fixed, [*typed, *changes], campaign.versions()
+    )
     campaign.keep_results(path, rows, report, "verification.json")
     protocol = protocol_line(fixed, [*typed, *changes])
+    if not predictions:
+        protocol = f"the scan makes no prediction about these numbers; {protocol}"
     _render_verified(entry, verified, report, protocol, format_, output, path, quiet)
     return int(any(verdict.verdict == "refuted" for one in verified for verdict in one.verdicts))
 

@@ -99,12 +99,12 @@ def _pooled_error(a: Estimate, b: Estimate) -> tuple[float, float]:
 def tost_p(a: Estimate, b: Estimate, margin: float) -> float:
     """p of equivalence within ±margin: the larger of two one-sided Welch tests (Schuirmann 1987), Welch df, not pooled.
 
-    Two constants are equivalent (p = 0) if they differ by no more than the margin, else not (p = 1).
+    Two constants are equivalent (p = 0) if they are equal or differ by less than the margin, else not (p = 1).
     """
     difference = a.mean - b.mean
     se, df = _pooled_error(a, b)
     if se == 0:
-        return 0.0 if abs(difference) <= margin else 1.0
+        return 0.0 if abs(difference) < margin or difference == 0 else 1.0
     if not (math.isfinite(se) and df > 0):
         return math.nan
     return max(float(stats.t.sf((difference + margin) / se, df)), float(stats.t.cdf((difference - margin) / se, df)))

@@ -33,13 +33,16 @@ class Verified:
 def predictions_from_scan(scan: Mapping[str, Any], site_file: str = "") -> list[Prediction]:
     """The predictions of a scan report (`codeaudit.scan/1`), one of each kind and expectation.
 
-    With `site_file`, predictions of sites in other files are left out; those of the whole repository stay. Raises
-    UserError where the report is none.
+    With `site_file`, the file that made the published numbers, predictions of sites in other files are left out, and
+    those of the whole repository stay; a scan that found no such site speaks with all its sites. Raises UserError where
+    the report is none.
     """
     if scan.get("schema") != "codeaudit.scan/1" or not isinstance(scan.get("predictions"), list):
         raise UserError("not a scan report", hint="make one with `codeaudit scan TARGET --format json`")
     files = {str(site.get("id")): str(site.get("file")) for site in scan.get("sites", []) if isinstance(site, dict)}
     known = get_args(PredictionKind)
+    if site_file not in files.values():
+        site_file = ""
     found: dict[tuple[str, str], Prediction] = {}
     for item in scan["predictions"]:
         if not isinstance(item, dict) or item.get("kind") not in known:

@@ -191,7 +191,9 @@ def test_what_was_not_measured_is_undecided_and_says_what_it_needs(kind: str) ->
 def test_predictions_come_from_the_site_that_made_the_numbers() -> None:
     report = scan_report(("published_rule", "greedy"), ("rule_matters", "yes"), ("strange_kind", ""))
     assert [item.kind for item in predictions_from_scan(report, "evaluate.py")] == ["published_rule", "rule_matters"]
-    assert predictions_from_scan(report, "other.py") == []
+    elsewhere = {**report, "sites": [*report["sites"], {"id": "t", "file": "other.py"}]}
+    assert predictions_from_scan(elsewhere, "other.py") == []
+    assert len(predictions_from_scan(report, "not-found.py")) == 2  # a scan without that site speaks with all of them
     assert len(predictions_from_scan(report)) == 2
     with pytest.raises(UserError, match="not a scan report"):
         predictions_from_scan({"schema": "something"})

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from codeaudit.predictions import Prediction
 from codeaudit_runtime.episodes import EpisodeRow, returns_of
 from codeaudit_runtime.measurements import (
     Against,
@@ -25,6 +26,7 @@ from codeaudit_runtime.verify import Verified
 def verify_report(
     entry: str,
     commit: str,
+    predictions: Sequence[Prediction],
     verified: Sequence[Verified],
     plan: Plan,
     changes: Sequence[str],
@@ -34,6 +36,7 @@ def verify_report(
         "schema": "codeaudit.verify/1",
         "entry": entry,
         "commit": commit,
+        "predictions": [prediction.to_json() for prediction in predictions],
         **plan_fields(plan, changes, versions),
         "checkpoints": [
             {

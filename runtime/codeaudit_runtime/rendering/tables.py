@@ -138,7 +138,6 @@ def protocol_line(plan: Plan, changes: Sequence[str]) -> str:
     cap = f", at most {plan.step_cap} steps an episode" if plan.step_cap else ""
     line = (
         f"plan {plan.hash[:12]}: draws {', '.join(map(str, plan.draws))}, {plan.episodes_per_draw} episodes each, "
-        f"the same quota for every slot, {plan.burn_in} burn-in{cap}; "
-        "one run an agent: variation from run to run is unknown"
+        f"the same quota for every slot, {plan.burn_in} burn-in{cap}"
     )
     return line if not changes else f"{line}. Changed since the run began: {'; '.join(changes)}"

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
+from codeaudit_runtime.variation.curves import Curve
 
 from codeaudit.errors import UserError
 from codeaudit.text import printable
-from codeaudit_runtime.variation.curves import Curve
 
 Origin = Literal["given", "known", "empirical"]
 
@@ -64,7 +64,7 @@ def suite_named(name: str) -> Suite:
 
 def _suite(name: str, entry: Mapping[str, Any]) -> Suite:
     tasks = entry["tasks"]
-    ranges = {task: entry["range"] for task in tasks} if isinstance(tasks, list) else tasks
+    ranges = dict.fromkeys(tasks, entry["range"]) if isinstance(tasks, list) else tasks
     return Suite(
         name,
         entry["kind"],
@@ -74,10 +74,11 @@ def _suite(name: str, entry: Mapping[str, Any]) -> Suite:
 
 
 def normalised(task: str) -> str:
-    """One spelling for `walker-walk`, `walker_walk`, `dm_control/walker-walk-v0`; versions of other suites count."""
+    """One spelling for `walker-walk`, `walker_walk` and `dm_control/walker-walk`, or `maze` and `procgen-maze-v0`."""
     name = task.strip().lower()
-    name = re.sub(r"^(procgen|procgen_gym|dm_control|dmc|gymnasium|gym|minigrid)[/:_]", "", name)
-    name = re.sub(r"^procgen[-:]|(?<=\D)-v0$", "", name) if "minigrid" not in name else name
+    name = re.sub(r"^(dm_control|dmc|gymnasium|gym|procgen|procgen_gym)[/:]", "", name)
+    if found := re.fullmatch(r"procgen[-:_]([a-z]+)(-v0)?", name):
+        name = found[1]
     return re.sub(r"[_\s]+", "-", name)
 
 

@@ -13,10 +13,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from codeaudit_runtime.spaces import FloatArray
 from numpy.typing import NDArray
 from scipy import stats
-
-from codeaudit_runtime.spaces import FloatArray
 
 Scores = Sequence[float] | NDArray[np.floating[Any]]
 PercentileMethod = Literal["nearest_rank", "linear", "closest"]
@@ -202,9 +201,7 @@ def runs_needed(percent: float, *, level: float = 0.95, side: Side = "lower") ->
     return max(math.ceil(math.log(tail) / math.log(miss) - 1e-12) for miss in misses)
 
 
-def ipr_interval(
-    scores: Scores, low: float, high: float, *, inner: float = 90.0, level: float = 0.95
-) -> IPRInterval:
+def ipr_interval(scores: Scores, low: float, high: float, *, inner: float = 90.0, level: float = 0.95) -> IPRInterval:
     """Conservative distribution-free limits for the population's min-max IPR, from scores (R,), bounds held fixed.
 
     From the order-statistic limits of both percentiles, each at 1 − (1 − level)/2 so that all four hold at once
