@@ -30,6 +30,7 @@ KNOWN: dict[str, str] = {
     "verify": "Re-execute checkpoints and hold the numbers against the scan's predictions.",
     "evaluate": "Measure a checkpoint's return under one or more action rules.",
     "floor": "Measure the return of a uniform-random policy.",
+    "variation": "How far apart are runs of the same recipe? Learning curves in, min-max IPR and plots out.",
 }
 
 

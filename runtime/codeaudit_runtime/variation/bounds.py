@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
-from codeaudit_runtime.variation.curves import Curve
 
 from codeaudit.errors import UserError
 from codeaudit.text import printable
+from codeaudit_runtime.variation.curves import Curve
 
 Origin = Literal["given", "known", "empirical"]
 

@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
+
 from codeaudit_runtime.spaces import FloatArray
 from codeaudit_runtime.statistics import bootstrap_interval
 from codeaudit_runtime.variation.spread import Scores, scores_array
-from scipy import stats
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from codeaudit_runtime.spaces import FloatArray
 
 from codeaudit.errors import UserError
+from codeaudit_runtime.spaces import FloatArray
 
 Lengths = Literal["shortest", "own"]
 Unit = Literal["percent", "steps", "points"]

@@ -13,9 +13,10 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-from codeaudit_runtime.spaces import FloatArray
 from numpy.typing import NDArray
 from scipy import stats
+
+from codeaudit_runtime.spaces import FloatArray
 
 Scores = Sequence[float] | NDArray[np.floating[Any]]
 PercentileMethod = Literal["nearest_rank", "linear", "closest"]

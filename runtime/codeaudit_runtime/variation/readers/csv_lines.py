@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -79,8 +78,9 @@ def _delimiter(path: Path) -> str:
 
 
 def _opened(path: Path) -> IO[str]:
-    raw: IO[bytes] = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[assignment]
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")
+    return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 def _damage(path: Path, line: int, error: Exception) -> Exception:

@@ -1,4 +1,4 @@
-"""Scores of our own run directories (`evaluate --out`, `verify --out`): each agent is a run. Not for learning curves."""
+"""Scores of our own run directories (`evaluate --out`, `verify --out`): one run an agent. Not for curves."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class RawCurve:
-    """Steps (T,) ascending and values (T,) of one run, with its keys. `run` is None where the file itself is the run."""
+    """Steps (T,) ascending and values (T,) of one run, with its keys. `run` is None where the file is the run."""
 
     keys: Mapping[str, str]
     run: str | None

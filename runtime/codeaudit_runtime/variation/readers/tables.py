@@ -118,7 +118,7 @@ class _Points:
         self.parts.append((steps_T[measured], values_T[measured], codes_T[measured], lines_T[measured]))
 
     def by_identity(self) -> list[tuple[tuple[str, ...], FloatArray, FloatArray, FloatArray]]:
-        """(identity, steps, values, lines) of each run, in order of first appearance. UserError where nothing is left."""
+        """(identity, steps, values, lines) of each run, in order of appearance. UserError where nothing is left."""
         if not self.parts or not sum(len(part[0]) for part in self.parts):
             raise trouble(self.path, None, f"no row has a {self.choice.value!r}", "leave the file out with --skip-bad")
         steps_T, values_T, codes_T, lines_T = (np.concatenate(column) for column in zip(*self.parts, strict=True))
