@@ -45,6 +45,7 @@ class Resolver:
         self._callers: dict[int, list[CallSite]] = {}
         self._mro: dict[int, list[ClassInfo]] = {}
         self._asking: set[int] = set()
+        self._passed: dict[tuple[int, str], list[Value]] = {}
         self._kept: list[t.Node] = []
         self._cuts = 0  # answers cut short by a cycle or by depth: what depends on one isn't remembered as "nothing"
 
@@ -136,17 +137,9 @@ class Resolver:
             return self.types(node, where, depth)
         parameter = frame.function.parameter(name)
         if frame.parent is None and depth < MAX_DEPTH:
-            values: list[Value] = []
-            for site in self.callers(frame.function)[:MAX_VALUES]:
-                if site.function is frame.function:
-                    continue
-                outer = Frame(site.function)
-                inner = Frame(frame.function, parent=outer, call=site.call, receiver=frame.receiver)
-                argument = self.argument(name, inner)
-                if argument is not None:
-                    values.extend(self.types(argument[0], outer, depth + 2))
+            values = self._from_callers(frame.function, name, depth)
             if values:
-                return _unique(values)
+                return values
         if parameter is not None and parameter.annotation is not None:
             annotated = [v for v in self.types(parameter.annotation, Frame(frame.function.module.body), depth + 1)]
             found = [Instance(v.info) for v in annotated if isinstance(v, ClassValue)]
@@ -155,6 +148,25 @@ class Resolver:
         if parameter is not None and parameter.default is not None and not isinstance(parameter.default, t.Const):
             return self.types(parameter.default, Frame(frame.function.module.body), depth + 1)
         return []
+
+    def _from_callers(self, function: Function, name: str, depth: int) -> list[Value]:
+        """What any caller passes for a parameter. Remembered per parameter, whatever cut it short: without that, a chain
+        of parameters costs the product of its callers."""
+        key = (id(function), name)
+        known = self._passed.get(key)
+        if known is not None:
+            return known
+        self._passed[key] = []
+        values: list[Value] = []
+        for site in self.callers(function)[:MAX_VALUES]:
+            if site.function is function:
+                continue
+            outer = Frame(site.function)
+            argument = self.argument(name, Frame(function, parent=outer, call=site.call))
+            if argument is not None:
+                values.extend(self.types(argument[0], outer, depth + 2))
+        self._passed[key] = _unique(values)[:MAX_VALUES]
+        return self._passed[key]
 
     def argument(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
         """The expression that a call passes for a parameter, and the frame to read it in; None where it passes none."""
