@@ -7,19 +7,41 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from codeaudit import __version__, extras
+from codeaudit.commands.common import (
+    ERROR,
+    FINE,
+    cache_option,
+    format_option,
+    mirror_option,
+    named_targets,
+    output_option,
+    quiet_option,
+    report_file,
+    shown_progress,
+    with_option,
+    workers_by_default,
+    workers_option,
+)
 from codeaudit.errors import UserError
 from codeaudit.text import printable
 
-FINE, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141
+INTERRUPTED, BROKEN_PIPE = 130, 141
 SCAN_FORMATS = ("terminal", "json", "markdown", "html")
+# Commands with a module of their own, which is imported when one of them is named.
+LOADED_WHEN_NAMED = {
+    "registry": "codeaudit.commands.registry",
+    "diff": "codeaudit.commands.evaluation",
+    "statement": "codeaudit.commands.evaluation",
+}
+SCHEMAS = ("scan", "registry", "registry-check", "registry-diff", "statement")
 
 
 class ReaderGone(Exception):
@@ -27,13 +49,16 @@ class ReaderGone(Exception):
 
 
 class Commands(click.Group):
-    """The commands of this file, then those that optional parts offer; the latter are looked up only when named."""
+    """The commands of this file, those with a module of their own, then those that optional parts offer."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in LOADED_WHEN_NAMED:
+            found: click.Command = getattr(import_module(LOADED_WHEN_NAMED[cmd_name]), cmd_name)
+            return found
         return super().get_command(ctx, cmd_name) or extras.mounted(cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *extras.mounted_names()})
+        return sorted({*super().list_commands(ctx), *LOADED_WHEN_NAMED, *extras.mounted_names()})
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -58,49 +83,13 @@ def commands(traceback: bool) -> None:
     """
 
 
-def workers_by_default() -> int:
-    """As many as this process may use cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-cache_option = click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    envvar="CODEAUDIT_CACHE",
-    metavar="DIR",
-    help="Where clones and parsed files are kept (default: the user's cache folder).",
-)
-
-
 @commands.command()
 @click.argument("target", metavar="TARGET")
-@click.option(
-    "--format",
-    "--output-format",
-    "format_",
-    type=click.Choice(SCAN_FORMATS),
-    default="terminal",
-    show_default=True,
-    help="What to print.",
-)
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the report there instead of printing it.",
-)
-@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes that parse (default: all cores).")
+@format_option(*SCAN_FORMATS)
+@output_option
+@workers_option
 @cache_option
-@click.option(
-    "--mirror",
-    "mirrors",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    envvar="CODEAUDIT_MIRROR",
-    metavar="DIR",
-    help="A folder of git repositories named OWNER+NAME, tried first; repeatable.",
-)
+@mirror_option
 @click.option(
     "--library",
     "libraries",
@@ -109,14 +98,8 @@ cache_option = click.option(
     metavar="FILE",
     help="A YAML model of a library's behaviour, beside those shipped; repeatable.",
 )
-@click.option(
-    "--with",
-    "dependencies",
-    multiple=True,
-    metavar="NAME=TARGET",
-    help="Look into the source of a dependency too; repeatable.",
-)
-@click.option("--quiet", "-q", is_flag=True, help="No progress, and nothing but the sites.")
+@with_option
+@quiet_option
 def scan(
     target: str,
     format_: str,
@@ -135,8 +118,8 @@ def scan(
     """
     from codeaudit.scan import scan as scan_target
 
-    named = _named_targets(dependencies)
-    with _progress(quiet) as progress:
+    named = named_targets(dependencies)
+    with shown_progress(quiet) as progress:
         result = scan_target(
             target,
             workers=workers or workers_by_default(),
@@ -146,7 +129,7 @@ def scan(
             dependencies=named,
             progress=progress,
         )
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ == "json":
             from codeaudit.report.json import json_text, scan_to_json
 
@@ -165,52 +148,8 @@ def scan(
             print_scan(result, file, quiet=quiet)
 
 
-def _named_targets(pairs: Sequence[str]) -> dict[str, str]:
-    """`NAME=TARGET` options as a mapping."""
-    named: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, target = pair.partition("=")
-        if not (equals and name and target):
-            raise UserError(
-                f"--with {pair!r} is not NAME=TARGET", hint="for example --with baselines=owner/baselines@0a1b2c3d"
-            )
-        if name in named:
-            raise UserError(f"--with names {name} twice", hint="give each dependency once")
-        named[name] = target
-    return named
-
-
-@contextmanager
-def _progress(quiet: bool) -> Iterator[Any]:
-    """A callback (stage, done, total) that draws on the terminal's error stream; None where nobody watches."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from codeaudit.report.progress import progress
-
-    with progress() as callback:
-        yield callback
-
-
-@contextmanager
-def _report_file(output: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears whole or not at all."""
-    if output is None:
-        yield sys.stdout
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            yield file
-        draft.replace(output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 @commands.command()
-@click.argument("report", type=click.Choice(["scan"]))
+@click.argument("report", type=click.Choice(SCHEMAS))
 def schema(report: str) -> None:
     """Print the JSON Schema of a report."""
     from importlib.resources import files

@@ -1,6 +1,6 @@
 """The registry: audited codebases as YAML, held against the code and against what was published.
 
-Offers the reading of entries. Comparisons and runs have modules of their own, so that a reader of entries loads no scan.
+Offers the reading of entries. Comparisons and runs have modules of their own: who reads entries loads no scan.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place, Summary
 from codeaudit.executor import map_units, open_executor
 from codeaudit.registry.comparison import EntryComparison, compare_entry, recorded_places
 from codeaudit.registry.entries import RegistryEntry
-from codeaudit.registry.lines import SourceLines, read_lines
+from codeaudit.registry.lines import SourceLines, read_lines, usable_dependencies
 from codeaudit.scan import _code_version as code_version
 from codeaudit.scan import scan
 from codeaudit.store import RunDirectory, default_cache_dir
@@ -36,7 +36,7 @@ class Checked:
     comparison: EntryComparison | None
     failure: str = ""
     notes: tuple[str, ...] = ()
-    lines: SourceLines = SourceLines()  # of the commit, around each recorded place and each call that the scan found
+    lines: SourceLines = field(default_factory=SourceLines)  # around each recorded place and each call that was found
 
     @property
     def outcome(self) -> str:
@@ -122,7 +122,7 @@ def _examine(unit: _Unit) -> Mapping[str, Any]:
     """One unit, in whichever process. Whatever goes wrong with this entry is its result."""
     entry = unit.entry
     try:
-        dependencies, notes = _usable_dependencies(unit)
+        dependencies, notes = usable_dependencies(entry, cache=unit.cache, mirrors=unit.mirrors)
         result = scan(entry.target, cache=unit.cache, mirrors=unit.mirrors, dependencies=dependencies)
         calls = [Place(site.file, site.line) for site in result.sites]
         lines = read_lines(
@@ -140,22 +140,9 @@ def _examine(unit: _Unit) -> Mapping[str, Any]:
     return {
         "summary": result.summary.to_json(),
         "sites": [asdict(site) for site in result.sites],
-        "notes": notes,
+        "notes": [f"scanned {note}" for note in notes],
         "lines": lines.to_json(),
     }
-
-
-def _usable_dependencies(unit: _Unit) -> tuple[dict[str, str], list[str]]:
-    """The dependencies that can be read; a clone that fails costs its evidence, not the entry."""
-    usable, notes = {}, []
-    for one in unit.entry.dependencies:
-        try:
-            read_lines(one.target, {}, [], context=0, cache=unit.cache, mirrors=unit.mirrors)
-        except UserError as error:
-            notes.append(f"scanned without {one.name}: {error.what}")
-        else:
-            usable[one.name] = one.target
-    return usable, notes
 
 
 def _checked(entry: RegistryEntry, result: Mapping[str, Any]) -> Checked:

@@ -110,14 +110,15 @@ class _Reader:
                 self.problems.append(Problem(self.file, line, "a key must be one word"))
                 continue
             key = str(key_node.value)
+            here = (*path, key)
             if key in found:
-                first = self.lines[(*path, key)]
+                first = self.lines[here]
                 self.problems.append(
                     Problem(self.file, line, f"`{printable(key)}` is given twice, first on line {first}")
                 )
                 continue
-            self.lines[(*path, key)] = line
-            found[key] = self.value(value_node, (*path, key))
+            self.lines[here] = line
+            found[key] = self.value(value_node, here)
         return found
 
     def _scalar(self, node: Any) -> Any:

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from codeaudit.errors import UserError
 from codeaudit.evaluation.sites import Place
+from codeaudit.registry.comparison import recorded_places
+from codeaudit.registry.entries import RegistryEntry
 from codeaudit.snapshot import open_snapshot
+from codeaudit.store import default_cache_dir
 from codeaudit.target import parse_target
 
 _LONGEST = 240  # characters of a line
@@ -49,6 +53,7 @@ def read_lines(
     context: int,
     cache: Path,
     mirrors: Sequence[Path] = (),
+    allow_network: bool = True,
 ) -> SourceLines:
     """The lines at and around `places`. UserError where the repository, or a dependency named, can't be read.
 
@@ -60,7 +65,7 @@ def read_lines(
         wanted.setdefault(place.file, set()).update(number for number in around if number > 0)
     found: dict[str, dict[int, str]] = {}
     for prefix, source in (("", target), *((f"{name}:", other) for name, other in sorted(dependencies.items()))):
-        snapshot = open_snapshot(parse_target(source), mirrors=mirrors, cache=cache)
+        snapshot = open_snapshot(parse_target(source), mirrors=mirrors, cache=cache, allow_network=allow_network)
         mine = {file: file.removeprefix(prefix) for file in wanted if _belongs(file, prefix)}
         there = {entry.path for entry in snapshot.entries}
         found.update({file: {} for file in mine})
@@ -76,3 +81,39 @@ def _belongs(file: str, prefix: str) -> bool:
     name, colon, _ = file.partition(":")
     inside = bool(colon) and "/" not in name
     return file.startswith(prefix) if prefix else not inside
+
+
+def usable_dependencies(
+    entry: RegistryEntry, *, cache: Path, mirrors: Sequence[Path] = (), allow_network: bool = True
+) -> tuple[dict[str, str], list[str]]:
+    """The entry's dependencies that can be read (name → target), and why the others can't."""
+    usable, notes = {}, []
+    for one in entry.dependencies:
+        try:
+            read_lines(one.target, {}, [], context=0, cache=cache, mirrors=mirrors, allow_network=allow_network)
+        except UserError as error:
+            notes.append(f"without {one.name}: {error.what}")
+        else:
+            usable[one.name] = one.target
+    return usable, notes
+
+
+def lines_of_entry(
+    entry: RegistryEntry,
+    *,
+    context: int = 3,
+    cache: Path | None = None,
+    mirrors: Sequence[Path] = (),
+    allow_network: bool = True,
+) -> tuple[SourceLines, list[str]]:
+    """The lines around every place that an entry names, as far as they can be read, and why some can't."""
+    root = default_cache_dir(cache)
+    usable, notes = usable_dependencies(entry, cache=root, mirrors=mirrors, allow_network=allow_network)
+    places = recorded_places(entry)
+    try:
+        lines = read_lines(
+            entry.target, usable, places, context=context, cache=root, mirrors=mirrors, allow_network=allow_network
+        )
+    except UserError as error:
+        return SourceLines(), [str(error), *notes]
+    return lines, notes

@@ -222,7 +222,7 @@ def _classification(value: Mapping[str, Any]) -> Classification:
 
 def _site(value: Mapping[str, Any]) -> EvaluationSite:
     at = place(value["at"])
-    places = {name: place(value[name]) for name in PLACES if name in value}
+    default_site, sink, env_site, report_site = (place(value[name]) if name in value else None for name in PLACES)
     return EvaluationSite(
         id=value["id"],
         file=at.file,
@@ -240,7 +240,10 @@ def _site(value: Mapping[str, Any]) -> EvaluationSite:
             Evidence(at, "selects the action"),
             *(Evidence(place(step["at"]), step["what"]) for step in value.get("evidence", [])),
         ),
-        **places,
+        default_site=default_site,
+        sink=sink,
+        env_site=env_site,
+        report_site=report_site,
     )
 
 
