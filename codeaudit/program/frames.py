@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from codeaudit.facts import tree as t
 from codeaudit.program.index import ClassInfo, Function, Module
@@ -21,7 +22,7 @@ class Frame:
     skip: int = 0  # leading parameters that are filled otherwise
     fed: tuple[tuple[str, t.Node, Frame], ...] = ()  # graph inputs by name, with what the call feeds them
 
-    @property
+    @cached_property
     def depth(self) -> int:
         depth, frame = 0, self.parent
         while frame is not None:
@@ -36,7 +37,7 @@ class Frame:
             frame = frame.parent
         return frame
 
-    @property
+    @cached_property
     def key(self) -> tuple[int, ...]:
         parent = self.parent.key if self.parent else ()
         receiver = self.receiver.key if isinstance(self.receiver, Instance) else ()

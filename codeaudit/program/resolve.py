@@ -5,7 +5,7 @@ Answers are sets of possibilities. An empty answer means "not known", never "not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from codeaudit.facts import tree as t
@@ -40,8 +40,8 @@ MAX_VALUES = 12
 class Resolver:
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._types: dict[tuple[int, ...], tuple[Value, ...]] = {}
-        self._busy: set[tuple[int, ...]] = set()
+        self._types: dict[tuple[object, ...], tuple[Value, ...]] = {}
+        self._busy: set[tuple[object, ...]] = set()
         self._callers: dict[int, list[CallSite]] = {}
         self._mro: dict[int, list[ClassInfo]] = {}
         self._asking: set[int] = set()
@@ -178,7 +178,7 @@ class Resolver:
         positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
         index = frame.skip
         for value, where in self._positional(frame, 0):
-            if index < len(positional) and positional[index].name == name:
+            if 0 <= index < len(positional) and positional[index].name == name:
                 return value, where
             index += 1
         return self._keyword_forwarded(name, frame)
@@ -225,6 +225,9 @@ class Resolver:
         selector = tuple(s for s in selector if s != "*")
         if not selector:
             return self.types(node, frame, depth)
+        return self._remembered((id(node), selector, *frame.key), depth, lambda: self._taken_apart(node, selector, frame, depth))
+
+    def _taken_apart(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
         if isinstance(node, t.Seq) and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):
             return self._select(node.items[selector[0]], selector[1:], frame, depth)
         if isinstance(node, t.Call) and depth < MAX_DEPTH:
@@ -250,10 +253,13 @@ class Resolver:
 
     def types(self, node: t.Node, frame: Frame, depth: int = 0) -> list[Value]:
         """What the expression may be, in this frame."""
+        return self._remembered((id(node), *frame.key), depth, lambda: self._types_of(node, frame, depth))
+
+    def _remembered(self, key: tuple[object, ...], depth: int, answer: Callable[[], list[Value]]) -> list[Value]:
+        """An answer, kept; a question inside itself, or too deep, has none for now."""
         if depth > MAX_DEPTH:
             self._cuts += 1
             return []
-        key = (id(node), *frame.key)
         if key in self._types:
             return list(self._types[key])
         if key in self._busy:
@@ -262,7 +268,7 @@ class Resolver:
         self._busy.add(key)
         cuts = self._cuts
         try:
-            values = _unique(self._types_of(node, frame, depth))[:MAX_VALUES]
+            values = _unique(answer())[:MAX_VALUES]
         finally:
             self._busy.discard(key)
         if values or cuts == self._cuts:
