@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -10,13 +11,20 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from codeaudit.errors import UserError
 from codeaudit.text import printable
 from codeaudit_runtime.variation.analysis import HIGHLIGHTED, Analysis, GroupVariation
 from codeaudit_runtime.variation.numerals import ordinal
-from codeaudit_runtime.variation.plots import BACKGROUND, plot_profiles, plot_runs, style_of_percent
+from codeaudit_runtime.variation.plots import (
+    BACKGROUND,
+    WINDOW_COLOUR,
+    plot_profiles,
+    plot_runs,
+    style_of_percent,
+)
 
 RC: Any = {
     "svg.hashsalt": "codeaudit", "svg.fonttype": "path", "pdf.fonttype": 42, "font.size": 8,
@@ -31,6 +39,8 @@ METADATA: dict[str, dict[str, Any]] = {
 }
 PANELS_A_FIGURE = 36
 PANEL = (2.5, 1.85)  # inches
+FEW_SCALE = 1.6  # up to four panels are larger
+LETTERS_AN_INCH = 15
 
 
 def figures(analysis: Analysis) -> Iterator[tuple[str, Figure]]:
@@ -85,15 +95,14 @@ def _runs_figure(tasks: list[list[GroupVariation]], algorithms: list[str], analy
             if row == rows - 1 or (not several and number + columns >= len(tasks)):
                 grid[row][column].set_xlabel("steps")
     _hide(grid, used)
-    handles = [
-        Line2D([], [], color=style.colour, marker=style.marker, markersize=4,
-               label=f"run at the {ordinal(percent)} percentile of final performance")
-        for percent in HIGHLIGHTED for style in [style_of_percent(percent)]
-    ]  # fmt: skip
-    handles.append(Line2D([], [], color=BACKGROUND, alpha=0.5, linewidth=0.8, label="every other run"))
-    width = figure.get_figwidth()
-    figure.legend(handles=handles, loc="outside upper left", ncols=4 if width > 9 else 2 if width > 4.5 else 1,
-                  frameon=False, fontsize=8)  # fmt: skip
+    handles: list[Any] = []
+    for percent in HIGHLIGHTED:
+        style, label = style_of_percent(percent), f"{ordinal(percent)} percentile run"
+        handles.append(Line2D([], [], color=style.colour, marker=style.marker, markersize=4, label=label))
+    handles.append(Line2D([], [], color=BACKGROUND, alpha=0.5, linewidth=0.8, label="other runs"))
+    handles.append(Patch(color=WINDOW_COLOUR, label="final window, which ranks them"))
+    columns = 5 if figure.get_figwidth() > 8 else 3 if figure.get_figwidth() > 4.8 else 2
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=7)
     return figure
 
 
@@ -138,12 +147,14 @@ def _profiles_figure(tasks: list[list[GroupVariation]]) -> Figure:
     _hide(grid, used)
     level = tasks[0][0].centre.level
     said = f"Share of runs that reach at least a score; shaded: {level:.0%} band for all scores at once"
-    figure.suptitle(said, fontsize=8, x=0.01, ha="left")
+    lines = textwrap.wrap(said, int(figure.get_figwidth() * LETTERS_AN_INCH))
+    figure.suptitle("\n".join(lines), fontsize=8, x=0.01, ha="left")
     return figure
 
 
 def _grid(rows: int, columns: int, sharey: Literal["none", "all", "row"]) -> tuple[Figure, Any]:
-    size = (max(PANEL[0] * columns, 4.2), PANEL[1] * rows + 0.6)
+    scale = FEW_SCALE if rows * columns <= 4 else 1.0
+    size = (max(PANEL[0] * columns * scale, 4.2), PANEL[1] * rows * scale + 0.6)
     figure = Figure(figsize=size, layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, sharey=sharey)
 

@@ -32,6 +32,7 @@ class Style:
 STYLES: dict[float, Style] = {5.0: Style("#D55E00", "v"), 50.0: Style("#000000", "o"), 95.0: Style("#0072B2", "^")}
 OTHER_STYLES = (Style("#009E73", "s"), Style("#CC79A7", "D"))
 BACKGROUND = "#7A7A7A"
+WINDOW_COLOUR = "#E8E8E8"
 PROFILE_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 PROFILE_DASHES = ("-", "--", "-.", ":")
 
@@ -71,7 +72,7 @@ def plot_runs(
         background.set_rasterized(points > RASTER_FROM)
         axes.add_collection(background)
     if window is not None and window[1] > window[0]:
-        axes.axvspan(*window, color="#E8E8E8", linewidth=0, zorder=0)
+        axes.axvspan(*window, color=WINDOW_COLOUR, linewidth=0, zorder=0)
     for number, (percent, index) in enumerate(chosen):
         style, line = style_of_percent(percent, number), lines[index]
         label = f"{ordinal(percent)} percentile: {finals_R[index]:.3g}"

@@ -115,7 +115,7 @@ def _comparisons(analysis: Analysis) -> list[str]:
         lead = f"{task}: " if task else ""
         high, low = first.ipr_interval.high, second.ipr_interval.low
         if high is not None and high < low:
-            said = f"the {analysis.settings.level:.0%} intervals do not overlap, so the difference is not chance"
+            said = f"the {analysis.settings.level:.0%} intervals do not overlap: chance alone hardly explains it"
         elif high is None:
             said = "with so few runs the narrower one has no upper limit, so this may be chance"
         else:
