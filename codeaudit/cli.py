@@ -41,7 +41,6 @@ LOADED_WHEN_NAMED = {
     "diff": "codeaudit.commands.evaluation",
     "statement": "codeaudit.commands.evaluation",
 }
-SCHEMAS = ("scan", "registry", "registry-check", "registry-diff", "statement")
 
 
 class ReaderGone(Exception):
@@ -149,12 +148,16 @@ def scan(
 
 
 @commands.command()
-@click.argument("report", type=click.Choice(SCHEMAS))
+@click.argument("report")
 def schema(report: str) -> None:
-    """Print the JSON Schema of a report."""
+    """Print the JSON Schema of a report, such as `scan`."""
     from importlib.resources import files
 
-    click.echo(files("codeaudit").joinpath("schemas").joinpath(f"{report}.schema.json").read_text("utf-8"), nl=False)
+    folder = files("codeaudit").joinpath("schemas")
+    known = {item.name.removesuffix(".schema.json"): item for item in folder.iterdir()}
+    if report not in known:
+        raise UserError(f"no report is called {report!r}", hint=f"known: {', '.join(sorted(known))}")
+    click.echo(known[report].read_text("utf-8"), nl=False)
 
 
 @commands.command()

@@ -47,7 +47,7 @@ class Changes:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "schema": "codeaudit.registry-diff/1",
+            "schema": "codeaudit.diff/1",
             "old": self.old.target.to_json(),
             "new": self.new.target.to_json(),
             "changed": self.any,

@@ -60,7 +60,7 @@ def _facts(one: Checked) -> Iterator[tuple[str, str]]:
             "dependency",
             f"{_text(item.name)}: {_link(item.url, item.url)} at <code>{escape(item.commit[:12])}</code>{why}",
         )
-    state = "reviewed by a person" if entry.reviewed else '<span class="doubt">unreviewed draft</span>'
+    state = "checked against the code" if entry.reviewed else '<span class="doubt">unreviewed draft</span>'
     if entry.classification and not entry.classification.complete:
         state += "; the sites are a selection"
     yield "record", state

@@ -38,9 +38,11 @@ table { border-collapse: collapse; width: 100%; background: var(--card); font-si
 th, td { text-align: left; vertical-align: top; padding: .45rem .6rem; border-bottom: 1px solid var(--edge); }
 th { font-size: .82rem; color: var(--faint); font-weight: 600; }
 th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer; text-align: left; }
-th button::after { content: " ↕"; } th[aria-sort=ascending] button::after { content: " ▲"; } th[aria-sort=descending] button::after { content: " ▼"; }
+th button::after { content: " ↕"; }
+th[aria-sort=ascending] button::after { content: " ▲"; } th[aria-sort=descending] button::after { content: " ▼"; }
 section { background: var(--card); border: 1px solid var(--edge); border-radius: .5rem; padding: .8rem 1rem;
   margin: 1rem 0; } section ol, section ul { padding-left: 1.2rem; margin: .5rem 0; } li { margin: .4rem 0; }
+section, p { overflow-wrap: anywhere; }
 .badge { border: 1px solid currentColor; border-radius: 1rem; padding: 0 .55rem; font-size: .8rem;
   white-space: nowrap; }
 pre { margin: .3rem 0; overflow-x: auto; padding: .4rem 0; border: 1px solid var(--edge); border-radius: .3rem;

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-_WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 640, 26, 130, 20, 8
+_WIDTH, _ROW, _LEFT, _RIGHT, _TOP = 640, 26, 130, 70, 20
 
 
 def returns_plot(checkpoint: Mapping[str, Any]) -> str:
@@ -36,7 +36,7 @@ def returns_plot(checkpoint: Mapping[str, Any]) -> str:
         mean = published["mean"]
         parts.append(f'<line class="published" x1="{x(mean)}" y1="{_TOP - 4}" x2="{x(mean)}" y2="{bottom}"/>')
         parts.append(
-            f'<text class="small" x="{x(mean)}" y="{bottom + 15}" text-anchor="middle">published {mean:.4g}</text>'
+            f'<text class="small" x="{x(mean)}" y="{_TOP - 8}" text-anchor="middle">published {mean:.4g}</text>'
         )
     for index, (name, rule) in enumerate(rules.items()):
         y = _TOP + _ROW * index + _ROW // 2
@@ -45,6 +45,7 @@ def returns_plot(checkpoint: Mapping[str, Any]) -> str:
             f'<g{group}><text x="{_LEFT - 8}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
             f'<line class="bar" x1="{x(rule["low"])}" y1="{y}" x2="{x(rule["high"])}" y2="{y}"/>'
             f'<circle class="dot" cx="{x(rule["mean"])}" cy="{y}" r="4"/>'
+            f'<text x="{_WIDTH}" y="{y + 4}" text-anchor="end">{rule["mean"]:.4g}</text>'
             f"<title>{escape(name)}: {rule['mean']:.4g} [{rule['low']:.4g}, {rule['high']:.4g}]</title></g>"
         )
     height = bottom + 22
