@@ -41,8 +41,9 @@ class Frame:
     def key(self) -> tuple[int, ...]:
         parent = self.parent.key if self.parent else ()
         receiver = self.receiver.key if isinstance(self.receiver, Instance) else ()
-        fed = tuple(id(node) for _, node, _ in self.fed)
-        return (id(self.function), id(self.call), *fed, *receiver, *parent)
+        fed = [part for _, node, frame in self.fed for part in (id(node), *frame.key)]
+        closure = self.closure.key if self.closure else ()
+        return (id(self.function), id(self.call), len(fed), *fed, len(closure), *closure, *receiver, *parent)
 
     def inside(self, function: Function) -> bool:
         """Whether the function is already being followed (recursion)."""

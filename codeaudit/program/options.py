@@ -39,6 +39,8 @@ class Options:
 
     def __init__(self, program: Program, configs: Mapping[str, Sequence[tuple[str, Any, int]]]) -> None:
         self._by_name: dict[str, list[Option]] = {}
+        self._found: dict[tuple[str, str, str], list[Option]] = {}
+        self._imported: dict[str, set[str]] = {}
         self.program = program
         for module in program.modules.values():
             for option in _declared(module):
@@ -51,6 +53,12 @@ class Options:
 
     def find(self, name: str, near: Module, *, owner: str = "") -> list[Option]:
         """The declarations that `args.name`, read in a module, may mean: the best-placed kind first."""
+        key = (name, near.path, owner)
+        if key not in self._found:
+            self._found[key] = self._find(name, near, owner)
+        return self._found[key]
+
+    def _find(self, name: str, near: Module, owner: str) -> list[Option]:
         found = self._by_name.get(name, [])
         if owner:
             owned = [o for o in found if o.owner.rpartition(".")[2] == owner]
@@ -74,7 +82,9 @@ class Options:
         return sorted(found, key=lambda o: (*distance(o), o.line))
 
     def _imports(self, module: Module) -> set[str]:
-        found: set[str] = set()
+        if module.path in self._imported:
+            return self._imported[module.path]
+        found = self._imported[module.path] = set()
         for source, level, name in module.imports.values():
             for dotted in (source, f"{source}.{name}" if source else name):
                 target = self.program.find_module(dotted, level, module)

@@ -47,7 +47,9 @@ class Evaluator:
     def __init__(self, resolver: Resolver, options: Options) -> None:
         self.resolver = resolver
         self.options = options
-        self._busy: set[tuple[int, ...]] = set()
+        self._known: dict[tuple[object, ...], Known | None] = {}
+        self._busy: set[tuple[object, ...]] = set()
+        self._cuts = 0  # answers cut short by a cycle aren't remembered as "not known"
         self.guessing = False  # unknown special cases (`is_atari(env)`) count as not given
 
     # --- conditions -------------------------------------------------------------------------------------------------
@@ -74,14 +76,23 @@ class Evaluator:
         return known
 
     def evaluate(self, node: t.Node, frame: Frame, use: Context | None = None) -> Known | None:
-        key = (id(node), *frame.key)
+        if isinstance(node, t.Const):
+            return Known(node.value, Origin("literal", frame.function.module.path, node.line))
+        key = (id(node), id(use), self.guessing, *frame.key)
+        if key in self._known:
+            return self._known[key]
         if key in self._busy or len(self._busy) > MAX_DEPTH * 4:
+            self._cuts += 1
             return None
         self._busy.add(key)
+        cuts = self._cuts
         try:
-            return self._evaluate(node, frame, use)
+            known = self._evaluate(node, frame, use)
         finally:
             self._busy.discard(key)
+        if known is not None or cuts == self._cuts:
+            self._known[key] = known
+        return known
 
     def _evaluate(self, node: t.Node, frame: Frame, use: Context | None) -> Known | None:
         file = frame.function.module.path

@@ -59,7 +59,9 @@ PlanOption = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Run directory; a killed run goes on where it stopped.")
 ]
-WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=1024, help="Processes that roll out.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", min=1, max=1024, help="Processes that roll out (default: all cores).")
+]
 ExecutorOption = Annotated[str, typer.Option("--executor", help="local, or dask://HOST:PORT.")]
 CacheOption = Annotated[
     Path | None,
@@ -94,7 +96,7 @@ def verify(
     ] = None,
     plan: PlanOption = None,
     seed: SeedOption = None,
-    workers: WorkersOption = 1,
+    workers: WorkersOption = None,
     executor: ExecutorOption = "",
     out: OutOption = None,
     cache: CacheOption = None,
@@ -115,7 +117,7 @@ def verify(
     folder = default_cache_dir(cache)
     mirrors = mirror or []
     predictions = _predictions(entry, scan, mirrors, cache)
-    rules = tuple(map(rule_from_text, rule or []))
+    rules = _rules(rule)
     subjects = [
         campaign.subject_from_entry(item, agent_files(entry.id, item, checkpoint_folders(checkpoints), mirrors, folder))
         for item in chosen
@@ -153,7 +155,7 @@ def evaluate(
     episodes: EpisodesOption = None,
     plan: PlanOption = None,
     seed: SeedOption = None,
-    workers: WorkersOption = 1,
+    workers: WorkersOption = None,
     executor: ExecutorOption = "",
     out: OutOption = None,
     format_: FormatOption = Format.terminal,
@@ -165,7 +167,7 @@ def evaluate(
     if sha256 and files.sha256 != sha256.lower():
         raise UserError(f"{checkpoint}: sha256 is {files.sha256}, not {sha256}", hint="it is another file")
     notes = (f"observations are normalised with {files.normalization}",) if files.normalization else ()
-    subject = campaign.Subject(checkpoint.stem, files, env, notes=notes, rules=tuple(map(rule_from_text, rule or [])))
+    subject = campaign.Subject(checkpoint.stem, files, env, notes=notes, rules=_rules(rule))
     fixed, typed = _plan(plan, episodes, seed)
     run, changes = campaign.open_run(out, "evaluate", f"{files.sha256}@{env}", fixed) if out is not None else (None, [])
     rows = _run([subject], fixed, run, workers, executor, quiet, references, _level_sets(levels))
@@ -183,7 +185,7 @@ def floor(
     episodes: EpisodesOption = None,
     plan: PlanOption = None,
     seed: SeedOption = None,
-    workers: WorkersOption = 1,
+    workers: WorkersOption = None,
     executor: ExecutorOption = "",
     out: OutOption = None,
     format_: FormatOption = Format.terminal,
@@ -194,7 +196,7 @@ def floor(
     fixed, typed = _plan(plan, episodes, seed)
     run, changes = campaign.open_run(out, "floor", env, fixed) if out is not None else (None, [])
     with unit_progress(quiet) as progress:
-        options = campaign.Options(workers, executor, progress)
+        options = campaign.Options(workers or _all_cores(), executor, progress)
         rows = campaign.floor_rows(env, fixed, run, options, _level_sets(levels))
     report = json_report.floor_report(env, rows, fixed, [*typed, *changes], campaign.versions())
     if out is not None:
@@ -213,6 +215,17 @@ def floor(
             document = Document(table.title, (table,), (), protocol)
             file.write(markdown_text(document, {}) if format_ is Format.markdown else html_text(document))
     return 0
+
+
+def _all_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _rules(texts: Sequence[str] | None) -> tuple[ActionRule, ...]:
+    rules = tuple(map(rule_from_text, texts or []))
+    if any(rule.name == "own" for rule in rules):
+        raise UserError("the rule `own` is for a function of your own", hint="see codeaudit_runtime.evaluate")
+    return tuple(dict.fromkeys(rules))
 
 
 def _plan(path: Path | None, episodes: int | None, seed: int | None) -> tuple[Plan, list[str]]:
@@ -252,14 +265,14 @@ def _run(
     subjects: Sequence[campaign.Subject],
     plan: Plan,
     run: RunDirectory | None,
-    workers: int,
+    workers: int | None,
     executor: str,
     quiet: bool,
     references: bool,
     level_sets: Sequence[LevelSet] = campaign.ALL_LEVELS,
 ) -> tuple[CheckpointRows, ...]:
     with unit_progress(quiet) as progress:
-        options = campaign.Options(workers, executor, progress)
+        options = campaign.Options(workers or _all_cores(), executor, progress)
         return campaign.run_subjects(subjects, plan, run, options, level_sets=level_sets, references=references)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +20,12 @@ from codeaudit_runtime.statistics import (
     Estimate,
     bootstrap_interval,
     decide_call,
+    estimate_from_clusters,
     estimate_from_summary,
     estimate_from_values,
     floor_margin,
     holm,
+    kish_effective_n,
     paired,
     tost_p,
     welch,
@@ -48,6 +51,9 @@ class Summary:
     truncated: float  # share of episodes that a limit ended
     entropy: float | None  # nats
     revisits: float  # share of steps
+    levels: int | None = None  # distinct levels among the episodes, where the environment tells levels
+    effective_levels: float | None = None  # Kish
+    sem_levels: float | None = None  # clustered by level: for a statement about the generator, not about these levels
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,8 @@ def summary_of(rows: Rows, plan: Plan) -> Summary:
     returns = returns_of(rows)
     estimate = estimate_from_values(returns)
     low, high = bootstrap_interval(returns, resamples=plan.resamples, seed=plan.bootstrap_seed)
+    levels = [row.level for row in rows if row.level is not None]
+    counts = list(Counter(levels).values()) if len(levels) == len(rows) else []
     return Summary(
         mean=estimate.mean,
         std=float(returns.std(ddof=1)) if len(returns) > 1 else math.nan,
@@ -149,6 +157,9 @@ def summary_of(rows: Rows, plan: Plan) -> Summary:
         truncated=float(np.mean([row.truncated for row in rows])),
         entropy=mean_or_none([row.entropy for row in rows]),
         revisits=float(np.mean([row.revisits for row in rows])),
+        levels=len(counts) or None,
+        effective_levels=kish_effective_n(counts) if counts else None,
+        sem_levels=estimate_from_clusters(returns, levels).sem if counts else None,
     )
 
 

@@ -80,6 +80,8 @@ class _Rollout:
         self.has_entropy = agent.policy is not None
         self.heads: list[tuple[Head, IntArray]] = []  # of the steps whose entropy is not yet added
         self.calls = 0
+        observation = environment.info.observation
+        self.whole_row = np.dtype((np.void, int(np.prod(observation.shape)) * np.dtype(observation.dtype).itemsize))
         self.seen: list[set[int]] = [set() for _ in range(slots)]
         self.finished = [0] * slots
         self.rows: list[list[EpisodeRow]] = [[] for _ in range(slots)]
@@ -136,11 +138,9 @@ class _Rollout:
 
     def _note_seen(self, observations: AnyArray, active: IntArray) -> None:
         rows = np.ascontiguousarray(observations if len(active) == len(observations) else observations[active])
-        rows = rows.reshape(len(active), -1)
-        contents = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel().tolist()
-        seen = self.seen
+        contents = rows.reshape(len(active), -1).view(self.whole_row).ravel().tolist()  # each row's bytes
         for slot, content in zip(active.tolist(), contents, strict=True):
-            seen[slot].add(hash(content))
+            self.seen[slot].add(hash(content))
 
     def _remember_starts(self) -> None:
         seeds, levels = self.environment.seeds(), self.environment.level_ids()

@@ -41,22 +41,25 @@ def observation_spec_from_space(space: Any, where: str) -> ObservationSpec:
     raise UserError(f"{where}: observation space {space} is not supported", hint="Box and Discrete are")
 
 
+def _missing_hint(environment_id: str) -> str:
+    if environment_id.startswith("ALE/"):
+        return 'pip install "rl-codeaudit[atari]"'
+    return "is the package that brings it installed? LunarLander and its kin need gymnasium[box2d]"
+
+
 def factory_from_id(environment_id: str) -> Factory:
     """A function that makes the environment; UserError if it is unknown or its packages are missing."""
     try:
         gymnasium.spec(environment_id)
     except gymnasium.error.Error as error:
-        raise UserError(
-            f"environment {environment_id!r}: {error}", hint="is the package that registers it installed?"
-        ) from None
+        raise UserError(f"environment {environment_id!r}: {error}", hint=_missing_hint(environment_id)) from None
 
     def make() -> gymnasium.Env[Any, Any]:
         try:
             return gymnasium.make(environment_id, disable_env_checker=True)
         except (gymnasium.error.Error, ImportError, ModuleNotFoundError) as error:
             raise UserError(
-                f"environment {environment_id!r} cannot be made ({error})",
-                hint="install its packages, such as gymnasium[box2d] for LunarLander",
+                f"environment {environment_id!r} cannot be made ({error})", hint=_missing_hint(environment_id)
             ) from None
 
     return make

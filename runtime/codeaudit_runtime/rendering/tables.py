@@ -113,7 +113,16 @@ def comparison_lines(one: CheckpointMeasurement) -> list[str]:
         f"{item.bias:+.3g} [{item.low:.3g}, {item.high:.3g}] against balanced episodes"
         for item in one.first_finished
     ]
+    lines += [_levels_line(rule) for rule in (*one.rules, one.floor) if rule.summary.levels is not None]
     return lines
+
+
+def _levels_line(rule: RuleMeasurement) -> str:
+    own = rule.summary
+    return (
+        f"{rule.rule}: {own.episodes} episodes of {own.levels} levels ({own.effective_levels:.0f} effective); standard "
+        f"error {number(own.sem)} for these levels, {number(own.sem_levels)} for the generator they come from"
+    )
 
 
 def floor_table(environment: str, rows: Sequence[EpisodeRow], plan: Plan) -> Table:
