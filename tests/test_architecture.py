@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("report",),
     ("extras",),
     ("doctor",),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )
