@@ -46,7 +46,7 @@ class Classifier:
         self.tracer = tracer
         self.evaluator = tracer.evaluator
         self.training_draws: dict[tuple[str, int], set[str]] = {}  # draws that training rollouts use, with their rules
-        self.training_functions: dict[int, set[str]] = {}
+        self.training_functions: set[int] = set()  # the functions that training rollouts enter to select an action
 
     def classify(self, rollout: Rollout, selection: Selection, frame: Frame) -> list[Classified]:
         """The rules under which this selection acts when the function is entered by this frame."""
@@ -95,8 +95,8 @@ class Classifier:
         for d in draws:
             if d not in exploring or len(exploring) == len(draws):
                 by_owner.setdefault((d.owner if d.sure else "?", d.dispatch), []).append(d)
-        for group in by_owner.values():
-            group.extend(d for d in exploring if d not in group)
+        for (owner, _), group in by_owner.items():
+            group.extend(d for d in exploring if d not in group and (not d.owner or d.owner == owner or owner == "?"))
         out = []
         for group in by_owner.values():
             others = [a for a in alternatives if a.owner == group[0].owner or len(by_owner) == 1]
@@ -207,6 +207,8 @@ class Classifier:
     def _shared_with_training(self, rule: str, main: Draw, frame: Frame) -> bool:
         if main.function is frame.function and not main.path:
             return (main.file, main.line) in self.training_draws and rule in self.training_draws[(main.file, main.line)]
+        if main.through and not main.through & self.training_functions:
+            return False  # another function that happens to end in the same draw
         return rule in self.training_draws.get((main.file, main.line), set())
 
     def learn_training(self, rollout: Rollout, frames: list[Frame]) -> None:
@@ -218,6 +220,7 @@ class Classifier:
                     if d.chance == "other":
                         rule = "epsilon_greedy"
                     self.training_draws.setdefault((d.file, d.line), set()).add(rule)
+                    self.training_functions |= d.through
             break
 
     def _evidence(self, main: Draw, deciding: Decision | None, here: Place, rule: str) -> tuple[Evidence, ...]:

@@ -171,7 +171,7 @@ def _site(
     call, path = event.call, function.module.path
     names = [function.name, path.rpartition("/")[2].rpartition(".")[0], last_name(call.func)]
     demo = any(words.DEMO.search(n) for n in names) and not any(words.says_evaluation(n) for n in names)
-    apart = any(audit.environments.set_apart(m, []) for m in made)
+    apart = any(audit.environments.set_apart(m, audit.compared_with(m)) for m in made)
     role = "demo" if demo else "heldout" if apart else "same_env"
     evidence = [Evidence(Place(path, call.line), f"hands the evaluation to {model.library} (`{model.name}`)")]
     if origin is not None:

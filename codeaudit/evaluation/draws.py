@@ -452,10 +452,9 @@ class Tracer:
                     owner = d.owner or (value.receiver.info.name if isinstance(value.receiver, Instance) else "")
                     if d.rule == "network" and not d.guards and value.function.name in ("forward", "__call__", "call"):
                         d = replace(d, file=frame.function.module.path, line=node.line, function=frame.function)
-                    draws.append(
-                        replace(d, path=(step, *d.path), owner=owner, sure=d.sure and sure,
-                                through=d.through | {id(value.function)})
-                    )  # fmt: skip
+                    # The outermost function is the one that was asked for an action.
+                    draws.append(replace(d, path=(step, *d.path), owner=owner, sure=d.sure and sure,
+                                         through=frozenset({id(value.function)})))  # fmt: skip
         if draws:
             return draws
         library = next((v for v, _ in targets if isinstance(v, Library)), None)
@@ -477,6 +476,10 @@ class Tracer:
                 if inner_call.args:
                     made = self.resolver.keep(t.Call(node.line, inner_call.args[0].value, node.args, node.end_line))
                     return self._trace(made, selector, frame, use, depth + 1)
+        entering = next((v.function for v, _ in targets if isinstance(v, FunctionValue)), None) if entered else None
+        if entering is not None and entering.name not in ("forward", "__call__", "call") and entering.flow.returns:
+            last = entering.flow.returns[-1]
+            return [Draw("network", entering.module.path, last.line, entering, through=frozenset({id(entering)}))]
         if entered or targets and words.NETWORK.search(name):
             return [self._draw("network", node, frame)]
         if words.NETWORK.search(name) or words.POLICY_CALL.search(name):
@@ -521,7 +524,9 @@ class Tracer:
             else:
                 origin, value = known.origin, known.value
             decision = Decision(file, node.line, origin, f"`{model.parameter.name}` decides in {model.library}")
-            return self._draw(model.when_true if value else model.when_false, node, frame, decisions=(decision,))
+            owner = next((part for part in parts[1:-1] if part[:1].isupper()), "")
+            rule = model.when_true if value else model.when_false
+            return self._draw(rule, node, frame, decisions=(decision,), owner=owner)
         for arg in node.args:
             kind = words.RULE_KEYWORDS.get(arg.name)
             if kind is None:

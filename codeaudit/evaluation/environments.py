@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from codeaudit.program.resolve import Resolver
 from codeaudit.program.values import Evaluator
 
 LEVELS = re.compile(
-    r"(num_levels|start_level|levels?$|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
+    r"(num_levels|start_level|(^|_)levels?(_|$)|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
     r"intensity|theme|difficult\w*|maze\w*|^maps?$|scenario|^task(_name|_id|s)?$|env_name|env_id|^env$|^id$|domain\w*|resource_files|"
     r"color_mode|distract\w*|^game$|unseen|context|variation|themes?|scene\w*|^world)",
     re.I,
@@ -110,6 +111,19 @@ class Environments:
         elif isinstance(node, t.Seq):
             for item in node.items[:2]:
                 self._follow(item, frame, names, found, depth + 1, seen)
+
+    def creations(self, functions: Iterable[Function]) -> list[Made]:
+        """Every call that makes an environment under a name that isn't one for a test."""
+        found: list[Made] = []
+        for function in functions:
+            for name, definitions in function.flow.definitions.items():
+                tail = name.rpartition(".")[2]
+                if not words.ENVIRONMENT.search(tail) or words.HELDOUT_NAME.search(tail) or tail.lower().startswith(("test", "eval")):
+                    continue
+                for d in definitions:
+                    if d.kind == "assign" and isinstance(d.value, t.Call):
+                        found.extend(self.made(d.value, Frame(function)))
+        return found
 
     def _stored(self, node: t.Sub, frame: Frame) -> list[tuple[t.Node, Frame]]:
         """What a dict of environments holds under a key: `envs["test"] = make(…)`; everything where the key isn't known."""
@@ -249,7 +263,7 @@ class Environments:
     def _differs(self, mine: dict[str, tuple[str, object]], theirs: dict[str, tuple[str, object]]) -> bool:
         for key in mine.keys() | theirs.keys():
             if SWITCH.match(key) or key not in mine or key not in theirs:
-                if key in ("num_levels", "start_level", "levels", "level_seeds", "seeds") and (key in mine) != (key in theirs):
+                if ("level" in key or key == "seeds") and (key in mine) != (key in theirs):
                     return True
                 continue
             a, b = mine[key], theirs[key]

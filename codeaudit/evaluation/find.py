@@ -53,6 +53,7 @@ class Audit:
         """Every evaluation site of the program, in order of file and line."""
         found = self._rollouts()
         training = [f for f in found if f.use.kind == "training"]
+        self._creations = self.environments.creations(self.program.functions)
         self._training_environments = [m for f in training for frame in f.frames[:6]
                                        for m in self.environments.made(f.rollout.environment, frame)]  # fmt: skip
         for f in training:
@@ -86,7 +87,7 @@ class Audit:
                     continue
                 frames = tuple(contexts(function, self.resolver))
                 frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
-                found.append(Found(rollout, seen_from_callers(use, frames), frames))
+                found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
         return found
 
     def is_dead(self, function: Function) -> bool:
@@ -222,9 +223,9 @@ class Audit:
     def _site(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
         rollout, use = f.rollout, f.use
         made = {id(c): self.environments.made(rollout.environment, c.frame, rollout.event.context) for c in group}
-        apart = [c for c in group if any(self.environments.set_apart(m, self._others(m)) for m in made[id(c)])]
+        apart = [c for c in group if any(self.environments.set_apart(m, self.compared_with(m)) for m in made[id(c)])]
         chosen = (apart or group)[0]
-        environments = sorted(made[id(chosen)], key=lambda m: not self.environments.set_apart(m, self._others(m)))
+        environments = sorted(made[id(chosen)], key=lambda m: not self.environments.set_apart(m, self.compared_with(m)))
         procedure = self._procedure(f, chosen)
         if use.kind == "demo" and chosen.rule != "uniform_random":
             role = "demo"
@@ -236,8 +237,10 @@ class Audit:
             role = "same_env"
         return self._build(rollout, selection, chosen, procedure, role, environments)
 
-    def _others(self, made: Made) -> list[Made]:
-        return [m for m in self._training_environments if m.call is not made.call or m.frame.key != made.frame.key]
+    def compared_with(self, made: Made) -> list[Made]:
+        """The environments to compare with: those that are trained on, else any that isn't named for a test."""
+        pool = self._training_environments or self._creations
+        return [m for m in pool if m.call is not made.call or m.frame.key != made.frame.key]
 
     def _build(
         self, rollout: Rollout, selection: Selection, chosen: Classified, procedure: str, role: str, environments: list[Made]
@@ -247,7 +250,7 @@ class Audit:
         made = next((m for m in environments if m.place is not None), None)
         draws = [*chosen.draws]
         agent = agent_of(chosen.rule, draws, self._owners(chosen, function), function.qualified, path)
-        reported = report_site(function, rollout.event.context.order, chosen.frame)
+        reported = report_site(function, rollout.event.context.order, chosen.frame, frozenset(rollout.results))
         evidence = [*chosen.evidence]
         if made is not None and made.place is not None:
             evidence.append(Evidence(made.place, "makes the environment"))
@@ -343,7 +346,7 @@ class Audit:
             classified = [c for frame, _, _ in apart for c in self.classifier.classify(f.rollout, selection, frame)]
             for group in self._groups(classified, f)[:1]:
                 frame, made, switched = next((a for a in apart if a[0] is group[0].frame), apart[0])
-                heldout = switched or any(self.environments.set_apart(m, self._others(m)) for m in made)
+                heldout = switched or any(self.environments.set_apart(m, self.compared_with(m)) for m in made)
                 optional = all(m.call is None for m in made)
                 role = "heldout" if heldout else "unknown" if optional else "same_env"
                 chosen = group[0]

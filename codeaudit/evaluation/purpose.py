@@ -10,7 +10,7 @@ from codeaudit.evaluation import words
 from codeaudit.evaluation.rollouts import Rollout, region_of
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
-from codeaudit.program.frames import Frame
+from codeaudit.program.frames import Frame, FunctionValue
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
 
@@ -19,7 +19,7 @@ LOGS = {"print", "log", "info", "logkv", "add_scalar", "record", "write", "add_s
         "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump", "store",
         "log_stat", "set_description", "append_row", "add", "record_mean", "log_tabular", "image", "line", "update_stats", "push",
         "report_result", "summary", "update", "log_value", "write_scalars", "scalar_summary", "put", "set_postfix", "send",
-        "log_eval", "log_stats", "log_episode", "emit", "plot", "savez", "to_csv", "format", "logging", "track"}  # fmt: skip
+        "log_eval", "log_stats", "echo", "log_episode", "emit", "plot", "savez", "to_csv", "format", "logging", "track"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
               if o is not rollout and o.event.context.loops and o.event.context.loops[-1] is innermost
               and last_name(o.environment) != last_name(rollout.environment)]  # fmt: skip
     stored, weak = _stores(rollout, inside, region, bound)
-    updates = any(_is_update(e, function) and not _other_data(e, beside) for e in inside)
+    updates = any(_is_update(e, function) or _teaches(e, function, resolver) for e in inside)
     measured = _measures(rollout, inside, bound)
     renders = any(last_name(e.call.func) == "render" for e in inside)
     resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))
@@ -88,7 +88,7 @@ def _kind(
             return "evaluation", "function"
     if marked and not (stored and not words.EVALUATION.search(stem)):
         return "evaluation", "environment"
-    if learning:
+    if learning or _warms_up(rollout):
         return "training", "data"
     for name in names:
         if words.TRAINING.search(name) and not measured:
@@ -105,7 +105,7 @@ def _kind(
     if weak:
         return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
     for name in (*names, stem):
-        if words.TRAINING.search(name):
+        if words.TRAINING.search(name) and (not measured or re.match(r"_*(train|learn|collect|explore|gather|fill)", name)):
             return "training", "name"
     if measured:
         return "evaluation", ""
@@ -114,7 +114,20 @@ def _kind(
     return ("training", "") if loopless else ("none", "")
 
 
-def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
+def _warms_up(rollout: Rollout) -> bool:
+    """A random action for the first steps, then the policy's: nobody measures like that."""
+    for s in rollout.selections:
+        if isinstance(s.node, t.Call) and last_name(s.node.func) == "sample" and isinstance(s.node.func, t.Attr):
+            if not words.SPACE.search(last_name(s.node.func.obj)):
+                continue
+            for test, _ in s.guards:
+                if isinstance(test, t.Compare) and test.ops[0][0] in ("<", "<=", ">", ">=") and not isinstance(test.left, t.Call):
+                    if re.search(r"step|frame|episode|^t$|iter|total|num|global|count|epoch|idx|^i", last_name(test.left)):
+                        return True
+    return False
+
+
+def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> Use:
     """A rollout helper that says too little of itself is what its callers make of it: learning, or a measurement."""
     if use.named not in ("weak", "") or use.kind == "none":
         return use
@@ -123,7 +136,7 @@ def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
         _is_update(e, f.function) for f in frames[:1] for e in f.function.flow.calls if f.function.name not in ("<module>", "main")
     )
     for frame in frames:
-        caller = frame.parent
+        entered, caller = frame, frame.parent
         while caller is not None:
             names = [f.name for f in _nest(caller.function)]
             if any(words.says_evaluation(n) for n in names):
@@ -132,7 +145,14 @@ def seen_from_callers(use: Use, frames: Sequence[Frame]) -> Use:
             if any(_is_update(e, caller.function) and (e.context.loops or not script) for e in caller.function.flow.calls):
                 learns = True
                 break
-            caller = caller.parent
+            beside = next((e for e in caller.function.flow.calls if e.call is entered.call), None)
+            if beside is not None and beside.context.loops:
+                loop = beside.context.loops[-1]
+                if any(_teaches(e, caller.function, resolver) for e in caller.function.flow.calls
+                       if e is not beside and any(x is loop for x in e.context.loops)):  # fmt: skip
+                    learns = True
+                    break
+            entered, caller = caller, caller.parent
     if learns and not measures:
         return replace(use, kind="training")
     if not learns and use.measured and use.kind == "training" and any(f.parent is not None for f in frames):
@@ -215,14 +235,37 @@ def _is_update(event: CallEvent, function: Function) -> bool:
     return True
 
 
-def _other_data(event: CallEvent, beside: list[Rollout]) -> bool:
-    return False
+def _teaches(event: CallEvent, function: Function, resolver: Resolver) -> bool:
+    """Whether a call takes a gradient step, itself or in a function of the program that it enters."""
+    return any(
+        isinstance(value, FunctionValue) and _has_gradient(value.function, resolver, 0)
+        for value in resolver.targets(event.call, Frame(function))
+    )
+
+
+def _has_gradient(function: Function, resolver: Resolver, depth: int) -> bool:
+    for event in function.flow.calls:
+        name = last_name(event.call.func)
+        if name in ("backward", "apply_gradients", "minimize", "apply_updates"):
+            return True
+        if name == "step" and isinstance(event.call.func, t.Attr) and not event.call.args and "opt" in last_name(event.call.func.obj):
+            return True
+    return depth < 2 and any(
+        isinstance(value, FunctionValue) and value.function is not function and _has_gradient(value.function, resolver, depth + 1)
+        for event in function.flow.calls
+        if isinstance(event.call.func, t.Name) or last_name(getattr(event.call.func, "obj", event.call)) == function.self_name
+        for value in resolver.targets(event.call, Frame(function))
+    )
 
 
 def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> bool:
     rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
     results = set(rollout.results)
     flow = rollout.function.flow
+    if rewards and any(
+        d.kind == "augment" and _mentions(d.value, rewards) for ds in flow.definitions.values() for d in ds
+    ):
+        return True
     for name, definitions in flow.definitions.items():
         if not words.REWARD.search(name.split(".")[-1]) and not words.EPISODE.search(name.split(".")[-1]):
             continue

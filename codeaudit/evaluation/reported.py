@@ -11,17 +11,22 @@ from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
 
-def report_site(function: Function, after: int, frame: Frame) -> Place | None:
-    """The first place after the step where a return is logged: in the function, else in the callers that get its result."""
-    returned = any(e.value is not None and _is_reward(e.value) for e in function.flow.returns)
-    own = _logged(function, after, None)
+def report_site(function: Function, after: int, frame: Frame, results: frozenset[str] = frozenset()) -> Place | None:
+    """The first place after the step where a return is logged: in the function, else in the callers that get its result.
+
+    `results` are the names that the step bound; a log of what hangs on them comes before a log of any other return."""
+    returned = any(e.value is not None for e in function.flow.returns)
+    own = _logged(function, after, results, strict=False)
     if frame.parent is not None and frame.call is not None and (returned or own is None):
         caller = frame.parent.function
         event = next((e for e in caller.flow.calls if e.call is frame.call), None)
         if event is not None:
-            results = {n for n, ds in caller.flow.definitions.items() for d in ds if d.statement is event.statement}
-            place = _logged(caller, event.context.order, results or None)
-            if place is not None:
+            around = _around(caller, frame.call)
+            if around is not None:
+                return around
+            bound = frozenset(n for n, ds in caller.flow.definitions.items() for d in ds if d.statement is event.statement)
+            place = _logged(caller, event.context.order, bound, strict=bool(bound))
+            if place is not None and (bound or own is None):
                 return place
             if own is None:
                 return report_site(caller, event.context.order, frame.parent)
@@ -33,21 +38,54 @@ def report_site(function: Function, after: int, frame: Frame) -> Place | None:
     return None
 
 
-def _logged(function: Function, after: int, names: set[str] | None) -> Place | None:
-    candidates: list[CallEvent] = []
+def _around(function: Function, call: t.Call) -> Place | None:
+    """A log that has the call in its arguments: `print("score", evaluate(policy))`."""
+    for event in function.flow.calls:
+        if last_name(event.call.func) in LOGS and event.call is not call:
+            if any(part is call for a in event.call.args for part in t.walk(a)):
+                return Place(function.module.path, event.call.line)
+    return None
+
+
+def _logged(function: Function, after: int, names: frozenset[str], strict: bool) -> Place | None:
+    """The log after a point that mentions the names or what was made of them; unless `strict`, else any log of a return."""
+    tied = _tied(function, names)
+    mentioning: list[CallEvent] = []
+    rewarding: list[CallEvent] = []
     for event in function.flow.calls:
         if event.context.order <= after or last_name(event.call.func) not in LOGS:
             continue
-        if names is not None:
-            if any(isinstance(p, t.Name) and p.id in names for a in event.call.args for p in t.walk(a)):
-                candidates.append(event)
-        elif any(_is_reward(a.value) for a in event.call.args):
-            candidates.append(event)
-    if not candidates:
-        return None
-    reward = [e for e in candidates if any(_is_reward(a.value) for a in e.call.args)]
-    best = (reward or candidates)[0]
-    return Place(function.module.path, best.call.line)
+        reward = any(_is_reward(a.value) for a in event.call.args)
+        parts = [p for a in event.call.args for p in t.walk(a)]
+        if any(t.dotted(p) in tied for p in parts if isinstance(p, (t.Name, t.Attr))):
+            mentioning.append(event)
+        if reward:
+            rewarding.append(event)
+    both = [e for e in mentioning if any(e is r for r in rewarding)]
+    found = both or (mentioning if strict else rewarding)
+    return Place(function.module.path, found[0].call.line) if found else None
+
+
+def _tied(function: Function, names: frozenset[str]) -> frozenset[str]:
+    """The names, and the names that are bound from them: by assignment, by a loop, or by being appended to."""
+    tied = set(names)
+    for _ in range(3):
+        for name, definitions in function.flow.definitions.items():
+            if name not in tied and any(_mentions(d.value, tied) for d in definitions if d.kind in ("assign", "loop", "augment")):
+                if words.REWARD.search(name.split(".")[-1]) or words.EPISODE.search(name.split(".")[-1]) or any(
+                    d.kind == "loop" for d in definitions
+                ):
+                    tied.add(name)
+        for event in function.flow.calls:
+            func = event.call.func
+            if isinstance(func, t.Attr) and func.name in ("append", "extend", "add") and t.dotted(func.obj):
+                if any(_mentions(a.value, tied) for a in event.call.args):
+                    tied.add(t.dotted(func.obj))
+    return frozenset(tied)
+
+
+def _mentions(node: t.Node, names: set[str]) -> bool:
+    return any(t.dotted(p) in names for p in t.walk(node) if isinstance(p, (t.Name, t.Attr)))
 
 
 def _is_reward(node: t.Node) -> bool:

@@ -13,6 +13,9 @@ from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
 from codeaudit.program.resolve import Resolver, reaching
 
 
+NOT_SELECTING = {"get", "pop", "receive", "recv", "popleft", "put", "input", "reset", "wait", "getattr", "read", "append", "join",
+                 "format", "split", "items", "keys", "values", "zeros", "ones", "full", "index", "key_to_action", "get_event",
+                 "getkey", "readline", "loads", "load"}  # fmt: skip
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 
@@ -201,6 +204,8 @@ class Finder:
                     again(arg.value, step)
                     if len(found) > before:
                         break
+            if len(found) == before and node.args and self._unheard_of(node, function):
+                found.append(Selection(node, selector, context, guards, names))
             return
         if isinstance(node, t.Sub):
             index = node.index.value if isinstance(node.index, t.Const) else "*"
@@ -286,7 +291,7 @@ class Finder:
                 return False
         if name in words.SQUASHES or name in ("clip", "clamp", "clip_by_value"):
             return False
-        if any(self._inside_selects(arg.value, function) for arg in call.args):
+        if not words.POLICY_CALL.search(name) and any(self._inside_selects(arg.value, function) for arg in call.args):
             return False  # a conversion around the call that selects
         if any(self._holds_action(arg.value, function, call) for arg in call.args):
             return False  # a conversion of an action selected before
@@ -295,6 +300,16 @@ class Finder:
         if words.POLICY_CALL.search(name) or words.NETWORK.search(name):
             return True
         return self._reaches_code(call, function)
+
+    def _unheard_of(self, call: t.Call, function: Function) -> bool:
+        """A method of an object that isn't the environment, under a name that says nothing: it may still select."""
+        name = last_name(call.func)
+        if not isinstance(call.func, t.Attr) or name in words.CONVERSIONS or name in NOT_SELECTING:
+            return False
+        holder = last_name(call.func.obj)
+        if not holder or words.BUFFER.search(holder) or self.looks_like_environment(call.func.obj, function):
+            return False
+        return not self.resolver.types(call.func, Frame(function)) and holder not in ("np", "torch", "jnp", "tf", "random", "jax", "F")
 
     def _holds_action(self, node: t.Node, function: Function, call: t.Call) -> bool:
         """A name such as `action` that an earlier call in this function gave its value to."""
@@ -308,7 +323,11 @@ class Finder:
         return False
 
     def _inside_selects(self, node: t.Node, function: Function) -> bool:
-        return isinstance(node, t.Call) and last_name(node.func) not in words.CONVERSIONS and self._selects(node, (), function)
+        if not isinstance(node, t.Call) or last_name(node.func) in words.CONVERSIONS:
+            return False
+        name = last_name(node.func)
+        telling = words.POLICY_METHOD.search(name) or words.NETWORK.search(name) or name in words.SAMPLES | words.MODES
+        return bool(telling) and self._selects(node, (), function)
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))

@@ -82,4 +82,4 @@ def _yaml(text: str) -> Iterator[tuple[str, Any, int]]:
 
 
 def _scalar_node(node: Any) -> Any:
-    return scalar(node.value) if node.style is None else node.value
+    return node.value if node.style in ("'", '"', "|", ">") else scalar(node.value)

@@ -158,6 +158,12 @@ class _Builder:
         self, target: t.Node, value: t.Node, selector: Selector, kind: str, context: Context, statement: t.Node
     ) -> None:
         if isinstance(target, t.Seq):
+            if isinstance(value, t.Seq) and not selector and len(value.items) == len(target.items) and not any(
+                isinstance(item, t.Star) for item in (*target.items, *value.items)
+            ):  # a, b = x, y
+                for item, part in zip(target.items, value.items, strict=True):
+                    self.bind(item, part, (), kind, context, statement)
+                return
             star = next((i for i, item in enumerate(target.items) if isinstance(item, t.Star)), None)
             for index, item in enumerate(target.items):
                 at = index if star is None or index <= star else index - len(target.items)

@@ -230,6 +230,11 @@ class Resolver:
     def _taken_apart(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
         if isinstance(node, t.Seq) and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):
             return self._select(node.items[selector[0]], selector[1:], frame, depth)
+        if isinstance(node, t.Call) and last_name(node.func) in ("items", "values") and isinstance(node.func, t.Attr):
+            table, where = self.literal(node.func.obj, frame, depth + 1)
+            if isinstance(table, t.Map):
+                rest = selector[1:] if last_name(node.func) == "items" and selector[0] == 1 else selector
+                return _unique(v for _, item in table.items for v in self._select(item, rest, where, depth + 1))
         if isinstance(node, t.Call) and depth < MAX_DEPTH:
             values: list[Value] = []
             for target in self.targets(node, frame, depth + 1)[:4]:
@@ -352,8 +357,10 @@ class Resolver:
 
     def _attribute(self, node: t.Attr, frame: Frame, depth: int) -> list[Value]:
         name = t.dotted(node)
-        if name:  # `agent.policy = …` in this very function
+        if name:  # `agent.policy = …` in this very function, `library.learn = …` in this module
             found = self.definitions(name, frame)
+            if not found and name in frame.function.module.body.flow.definitions:
+                found = frame.function.module.body.flow.definitions[name], Frame(frame.function.module.body)
             if found:
                 values = _unique(v for d in found[0][-3:] for v in self._of_definition(d, (), found[1], depth + 1))
                 if values:

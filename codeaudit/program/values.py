@@ -293,7 +293,7 @@ class Evaluator:
             option = self._option(name, frame, owner="")
             if option is not None:
                 return option
-        if frame.call is None:
+        if frame.call is None or not frame.call.args and frame.function.node.decorators:
             click = [o for o in self.options.find(name, frame.function.module) if o.kind == "click"]
             if click and click[0].module is frame.function.module:
                 return self._default_of(click[0])
