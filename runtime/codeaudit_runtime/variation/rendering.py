@@ -37,12 +37,13 @@ def print_report(analysis: Analysis, loaded: Loaded, file: IO[str], *, quiet: bo
     console = Console(file=file, highlight=False)
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=200)
-    variation, centre = tables(analysis)
-    _print_table(console, variation)
+    first, *others = tables(analysis)
+    _print_table(console, first)
     if quiet:
         return
-    console.print()
-    _print_table(console, centre)
+    for table in others:
+        console.print()
+        _print_table(console, table)
     if plot:
         _print_plot(console, analysis)
     for title, lines in _sections(analysis, loaded):
@@ -75,7 +76,10 @@ def _coloured(line: str) -> str:
 def _print_table(console: Console, table: Table) -> None:
     shown = RichTable(title=escape(table.title), title_justify="left", show_edge=False, pad_edge=False)
     for index, column in enumerate(table.columns):
-        shown.add_column(escape(column), overflow="fold", justify="left" if index < table.left else "right")
+        if index < table.left:
+            shown.add_column(escape(column), overflow="fold", min_width=8)
+        else:
+            shown.add_column(escape(column), no_wrap=True, justify="right")
     for row in table.rows:
         shown.add_row(*(escape(printable(cell)) for cell in row))
     console.print(shown)

@@ -1,4 +1,4 @@
-"""The two tables that every text format shows, and the flat one for CSV. Plain strings; no markup and no I/O."""
+"""The three tables that every text format shows, and the flat one for CSV. Plain strings; no markup and no I/O."""
 
 from __future__ import annotations
 
@@ -20,51 +20,67 @@ class Table:
 
 def variation_table(analysis: Analysis) -> Table:
     """How far apart runs are: nothing here shrinks by adding runs."""
-    s = analysis.settings
-    below = (100 - s.inner) / 2
+    inner = analysis.settings.inner
+    below = (100 - inner) / 2
     failed = any(group.failures is not None for group in analysis.groups)
     names, columns = _names(analysis)
     columns += [
         "runs",
         f"{ordinal(below)} pct",
-        f"{s.level:.0%} of {ordinal(below)}",
         "median run",
         f"{ordinal(100 - below)} pct",
         "bounds",
-        f"IPR-{s.inner:g}",
-        f"{s.level:.0%} of IPR",
-        "SD of runs",
-        f"{s.content:.0%} tolerance",
+        f"IPR-{inner:g}",
     ]
-    if failed:
-        columns.append("failed")
+    columns += ["SD of runs", *(["failed"] if failed else [])]
     rows = []
     for group, name in zip(analysis.groups, names, strict=True):
         cells = [
             *name,
             str(group.n),
             number(group.ipr.lower if group.ipr else group.highlights[0].score),
-            _limits(group.lower.low, group.lower.high),
             number(group.highlights[1].score),
             number(group.ipr.upper if group.ipr else group.highlights[-1].score),
             _bounds(group),
             _ipr(group),
-            _ipr_limits(group),
             number(group.centre.std),
+        ]
+        rows.append((*cells, *([_failed(group)] if failed else [])))
+    return Table("How far apart the runs are", tuple(columns), tuple(rows), len(names[0]))
+
+
+def limits_table(analysis: Analysis) -> Table:
+    """What this many runs promise about all runs of the recipe, whatever their distribution."""
+    s = analysis.settings
+    level, below = f"{s.level:.0%}", (100 - s.inner) / 2
+    failed = any(group.failures is not None for group in analysis.groups)
+    names, columns = _names(analysis)
+    columns += ["runs", f"{ordinal(below)} pct", f"{ordinal(100 - below)} pct", f"IPR-{s.inner:g} (%)"]
+    columns += [f"holds {s.content:.0%} of runs", *(["share failed"] if failed else [])]
+    rows = []
+    for group, name in zip(analysis.groups, names, strict=True):
+        cells = [
+            *name,
+            str(group.n),
+            _limits(group.lower.low, group.lower.high),
+            _limits(group.upper.low, group.upper.high),
+            _ipr_limits(group),
             _tolerance(group),
         ]
         if failed:
-            cells.append(_failed(group))
+            f = group.failures
+            cells.append(f"[{f.low:.0%}, {f.high:.0%}]" if f is not None else "–")
         rows.append(tuple(cells))
-    return Table("How far apart the runs are", tuple(columns), tuple(rows), len(names[0]) if names else 0)
+    title = f"What so many runs promise about all runs of the recipe ({level}; – where they are too few)"
+    return Table(title, tuple(columns), tuple(rows), len(names[0]))
 
 
 def centre_table(analysis: Analysis) -> Table:
     """Where the middle is and how well it is known."""
     level = f"{analysis.settings.level:.0%}"
     names, columns = _names(analysis)
-    columns += ["runs", "mean", "SE of mean", f"{level} bootstrap of mean"]
-    columns += ["median", "IQM", f"{level} bootstrap of IQM"]
+    columns += ["runs", "mean", "SE of mean", "bootstrap of mean"]
+    columns += ["median", "IQM", "bootstrap of IQM"]
     rows = []
     for group, name in zip(analysis.groups, names, strict=True):
         c = group.centre
@@ -80,12 +96,14 @@ def centre_table(analysis: Analysis) -> Table:
                 _limits(c.iqm_low, c.iqm_high) if c.n > 1 else "–",
             )
         )
-    title = "Where their middle is, and how well that is known (uncertainty, which shrinks as 1/√n; not variation)"
-    return Table(title, tuple(columns), tuple(rows), len(names[0]) if names else 0)
+    title = (
+        f"Where their middle is, and how well that is known ({level} bootstrap; shrinks as 1/√n; it is not variation)"
+    )
+    return Table(title, tuple(columns), tuple(rows), len(names[0]))
 
 
-def tables(analysis: Analysis) -> tuple[Table, Table]:
-    return variation_table(analysis), centre_table(analysis)
+def tables(analysis: Analysis) -> tuple[Table, ...]:
+    return variation_table(analysis), limits_table(analysis), centre_table(analysis)
 
 
 def csv_text(analysis: Analysis) -> str:
@@ -180,5 +198,4 @@ def _tolerance(group: GroupVariation) -> str:
 
 
 def _failed(group: GroupVariation) -> str:
-    f = group.failures
-    return "–" if f is None else f"{f.count}/{f.n} [{f.low:.0%}, {f.high:.0%}] under {number(f.threshold)}"
+    return "–" if group.failures is None else f"{group.failures.count} of {group.failures.n}"

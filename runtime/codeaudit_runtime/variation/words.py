@@ -141,6 +141,11 @@ def method_lines(analysis: Analysis) -> list[str]:
         f"Intervals at {s.level:.0%}: order statistics for percentiles and IPR (any distribution), percentile "
         f"bootstrap ({s.resamples:,} resamples, seed {s.seed}) for mean and IQM. Tolerance: {s.content:.0%} of runs.",
     ]
+    if s.fail_under is not None:
+        share = (
+            f"{s.fail_under:g}% of the way from the lower to the upper bound" if s.fail_share else f"{s.fail_under:g}"
+        )
+        lines.append(f"A run has failed if it ends under {share}; the share's interval is exact (Clopper-Pearson).")
     sources = dict.fromkeys(
         f"{group.bounds.origin}: {group.bounds.source}" for group in analysis.groups if group.bounds is not None
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +17,7 @@ import numpy as np
 from codeaudit_runtime.spaces import FloatArray
 from codeaudit_runtime.variation.readers.source import trouble
 
-CHUNK = 65_536  # rows parsed at once
+CHUNK = 2_048  # rows parsed at once; with many more, the garbage collector walks them again and again
 BLANK = frozenset(("", "none", "null", "na", "n/a"))  # nothing was measured; "nan" is a measurement that is no number
 
 
@@ -25,7 +26,10 @@ class Rows:
     """A chunk of rows, each as long as the header, with the line on which each ends."""
 
     cells: list[list[str]]
-    lines: list[int]
+    lines: Sequence[int]
+
+    def column(self, index: int) -> list[str]:
+        return list(map(itemgetter(index), self.cells))
 
 
 @dataclass
@@ -46,31 +50,40 @@ class CsvFile:
                 for _ in islice(reader, len(self.comments) + 1):
                     pass
                 while True:
-                    rows = Rows([], [])
-                    for row in islice(reader, size):
-                        rows.cells.append(row)
-                        rows.lines.append(reader.line_num)
-                    if not rows.cells:
+                    before = reader.line_num
+                    cells = list(islice(reader, size))
+                    if not cells:
                         return
-                    yield self._checked(rows)
+                    yield self._checked(Rows(cells, _lines(before, reader.line_num, cells)))
             except (csv.Error, EOFError, OSError, zlib.error) as error:
                 raise _damage(self.path, reader.line_num + 1, error) from None
 
     def _checked(self, rows: Rows) -> Rows:
         width = len(self.header)
-        if all(len(row) == width for row in rows.cells):
+        if set(map(len, rows.cells)) == {width}:
             return rows
-        kept = Rows([], [])
+        cells, lines = [], []
         for row, line in zip(rows.cells, rows.lines, strict=True):
             if len(row) == width:
-                kept.cells.append(row)
-                kept.lines.append(line)
+                cells.append(row)
+                lines.append(line)
             elif row and line == _last_line_unfinished(self.path):
                 self.cut_short.append(line)
             elif row:
                 why = f"{len(row)} fields, but the header has {width}"
                 raise trouble(self.path, line, why, "mend the line, or leave the file out with --skip-bad")
-        return kept
+        return Rows(cells, lines)
+
+
+def _lines(before: int, after: int, cells: list[list[str]]) -> Sequence[int]:
+    """The line on which each row ends. A quoted cell may span lines, which the reader doesn't tell afterwards."""
+    if after - before == len(cells):
+        return range(before + 1, after + 1)
+    lines, line = [], before
+    for row in cells:
+        line += 1 + sum(cell.count("\n") for cell in row)
+        lines.append(line)
+    return lines
 
 
 def _delimiter(path: Path) -> str:
@@ -125,7 +138,7 @@ def open_csv(path: Path) -> CsvFile:
     return CsvFile(path, comments, header, line)
 
 
-def numbers(path: Path, name: str, cells: list[str], lines: list[int], *, blank: bool) -> FloatArray:
+def numbers(path: Path, name: str, cells: list[str], lines: Sequence[int], *, blank: bool) -> FloatArray:
     """A column as floats (T,). Blank cells become NaN where `blank` allows them. UserError at the first bad cell."""
     try:
         return np.array(list(map(float, cells)), dtype=np.float64)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from codeaudit_runtime.spaces import FloatArray
-from codeaudit_runtime.variation.readers.csv_lines import BLANK, CsvFile, numbers
+from codeaudit_runtime.variation.readers.csv_lines import BLANK, CsvFile, Rows, numbers
 from codeaudit_runtime.variation.readers.source import (
     Choice,
     RawCurve,
@@ -48,7 +48,7 @@ class TableSource:
         identity = (*keys, *((choice.run,) if choice.run is not None else ()))
         points = _Points(self.path, choice, identity)
         for rows in self.file.chunks():
-            points.add(rows.cells, rows.lines, self.file.header)
+            points.add(rows, self.file.header)
         fixed = {name: self.facts[name] for name in choice.keys if name in self.facts and name not in keys}
         curves, notes = [], []
         for names, steps_T, values_T, lines_T in points.by_identity():
@@ -96,24 +96,28 @@ class _Points:
     codes: dict[tuple[str, ...], int] = field(default_factory=dict)
     parts: list[tuple[FloatArray, FloatArray, FloatArray, FloatArray]] = field(default_factory=list)
 
-    def add(self, cells: list[list[str]], lines: list[int], header: Sequence[str]) -> None:
-        if not cells:
+    def add(self, rows: Rows, header: Sequence[str]) -> None:
+        if not rows.cells:
             return
-        columns = dict(zip(header, zip(*cells, strict=True), strict=True))
-        raw = list(columns[self.choice.value])
+        lines, place = rows.lines, {name: index for index, name in enumerate(header)}
+        raw = rows.column(place[self.choice.value])
         values_T = numbers(self.path, self.choice.value, raw, lines, blank=True)
         measured = np.ones(len(raw), dtype=bool)
         for index in np.flatnonzero(np.isnan(values_T)):
             measured[index] = raw[index].strip().lower() not in BLANK
         step = self.choice.step
         assert step is not None
-        steps_T = numbers(self.path, step, list(columns[step]), lines, blank=True)
+        steps_T = numbers(self.path, step, rows.column(place[step]), lines, blank=True)
         bad = measured & ~np.isfinite(steps_T)
         if bad.any():
             line = lines[int(np.argmax(bad))]
             raise trouble(self.path, line, f"a value without a finite {step!r}", "mend the line, or choose --step")
-        names = zip(*(columns[name] for name in self.identity), strict=True) if self.identity else [()] * len(raw)
-        codes_T = np.array([self.codes.setdefault(name, len(self.codes)) for name in names], dtype=np.int64)
+        names: list[tuple[str, ...]] = [()] * len(raw)
+        if self.identity:
+            names = list(zip(*(rows.column(place[name]) for name in self.identity), strict=True))
+        for name in dict.fromkeys(names):
+            self.codes.setdefault(name, len(self.codes))
+        codes_T = np.fromiter(map(self.codes.__getitem__, names), dtype=np.int64, count=len(names))
         lines_T = np.array(lines, dtype=np.int64)
         self.parts.append((steps_T[measured], values_T[measured], codes_T[measured], lines_T[measured]))
 
