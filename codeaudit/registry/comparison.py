@@ -127,7 +127,8 @@ def matched(left: Sequence[EvaluationSite], right: Sequence[EvaluationSite]) -> 
     for i, one in enumerate(left):
         for j, other in enumerate(right):
             distance = abs(one.line - other.line)
-            same_function = one.function.rpartition(".")[2] == other.function.rpartition(".")[2]
+            name = one.function.rpartition(".")[2]
+            same_function = name == other.function.rpartition(".")[2] and name != "<module>"  # which is no name at all
             if one.file == other.file and (distance <= _NEAR or same_function):
                 candidates.append((distance > 0, len(list(class_differences(one, other))), distance, i, j))
     pairs: dict[int, int] = {}

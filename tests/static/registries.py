@@ -79,6 +79,36 @@ checkpoints:
   published: {mean: 20.5, std: 8, episodes: 100, line: "README.md:3"}
 """
 
+# the report of a run that re-executed the entry's checkpoint
+RUN: dict[str, Any] = {
+    "schema": "codeaudit.verify/1",
+    "entry": "small",
+    "commit": "0123456789abcdef0123456789abcdef01234567",
+    "plan": {
+        "hash": "f" * 64,
+        "draws": [11, 12],
+        "episodes_per_draw": 50,
+        "alpha": 0.05,
+        "tests": {"above_floor": "Welch"},
+    },
+    "plan_changes": [],
+    "versions": {"codeaudit": "0.1.0"},
+    "checkpoints": [
+        {
+            "id": "seed-1",
+            "environment": "CartPole-v1",
+            "published": {"mean": 20.5, "std": 8.0, "episodes": 100, "line": ""},
+            "rules": {
+                "greedy": {"mean": 21.0, "low": 19.0, "high": 23.0, "episodes": 100},
+                "uniform_random": {"mean": 9.5, "low": 9.0, "high": 10.0, "episodes": 100},
+            },
+            "verdicts": [
+                {"prediction": "published_rule", "verdict": "confirmed", "detail": "fits [it]", "numbers": {}}
+            ],
+        }
+    ],
+}
+
 
 def entry(text: str = ENTRY, name: str = "small") -> RegistryEntry:
     """The entry of a valid text."""

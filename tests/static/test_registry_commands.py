@@ -15,7 +15,7 @@ from typing import Any
 import gitrepos
 import jsonschema
 import pytest
-from registries import ENTRY, fixture_entry
+from registries import ENTRY, RUN, fixture_entry
 
 from codeaudit.cli import main
 from fixtures import build, check
@@ -294,36 +294,6 @@ def test_statement_of_nothing(tmp_path: Path, cache: Path) -> None:
     repository = gitrepos.new_repository(tmp_path / "empty")
     gitrepos.commit(repository, {"README.md": "nothing\n"})
     assert "No evaluation of a policy was found" in " ".join(run("statement", repository, cache=cache).stdout.split())
-
-
-RUN = {
-    "schema": "codeaudit.verify/1",
-    "entry": "small",
-    "commit": "0123456789abcdef0123456789abcdef01234567",
-    "plan": {
-        "hash": "f" * 64,
-        "draws": [11, 12],
-        "episodes_per_draw": 50,
-        "alpha": 0.05,
-        "tests": {"above_floor": "Welch"},
-    },
-    "plan_changes": [],
-    "versions": {"codeaudit": "0.1.0"},
-    "checkpoints": [
-        {
-            "id": "seed-1",
-            "environment": "CartPole-v1",
-            "published": {"mean": 20.5, "std": 8.0, "episodes": 100, "line": ""},
-            "rules": {
-                "greedy": {"mean": 21.0, "low": 19.0, "high": 23.0, "episodes": 100},
-                "uniform_random": {"mean": 9.5, "low": 9.0, "high": 10.0, "episodes": 100},
-            },
-            "verdicts": [
-                {"prediction": "published_rule", "verdict": "confirmed", "detail": "fits [it]", "numbers": {}}
-            ],
-        }
-    ],
-}
 
 
 def test_statement_of_a_run_is_filled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

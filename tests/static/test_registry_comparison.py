@@ -42,6 +42,10 @@ def test_another_class_disagrees_and_is_named() -> None:
     assert comparison.disagrees
 
 
+def test_module_level_is_no_function_to_be_known_by() -> None:
+    assert statuses(compared(EVALUATE, replace(PLAY, line=70, id="x")))["play"] == "not found"
+
+
 def test_a_site_in_another_file_is_none_of_ours() -> None:
     comparison = compared(replace(EVALUATE, file="other.py", id="x"), PLAY)
     assert statuses(comparison) == {"evaluate": "not found", "play": "agrees", "x": "not on record"}

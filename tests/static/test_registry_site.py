@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from registries import ENTRY, entry
-from test_registry_commands import RUN
+from registries import ENTRY, RUN, entry
 
 from codeaudit.cli import main
 from codeaudit.errors import UserError
