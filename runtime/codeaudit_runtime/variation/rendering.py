@@ -10,6 +10,7 @@ from typing import IO
 
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 
 from codeaudit.text import printable
@@ -20,6 +21,8 @@ from codeaudit_runtime.variation.terminal_plot import MARKS, OTHERS, Canvas, cur
 from codeaudit_runtime.variation.words import method_lines, note_lines, reading
 
 MARK_COLOURS = {MARKS[0]: "bold dark_orange", MARKS[1]: "bold", MARKS[2]: "bold dodger_blue2", OTHERS: "dim"}
+SHORT_NAME = 10  # letters of a task or algorithm that stay on one line
+SHORT_HEAD = 7  # letters; a longer head of a column goes on two lines
 CURVES_UP_TO = 3  # groups whose curves fit a terminal; more get one line each
 STYLE = """
 :root { color-scheme: light dark; }
@@ -74,15 +77,25 @@ def _coloured(line: str) -> str:
 
 
 def _print_table(console: Console, table: Table) -> None:
+    """In a narrow terminal without rules; names fold where they must, numbers always stay whole."""
     shown = RichTable(title=escape(table.title), title_justify="left", show_edge=False, pad_edge=False)
-    for index, column in enumerate(table.columns):
+    for index, title in enumerate(table.columns):
+        head = title if len(title) <= SHORT_HEAD else title.replace(" ", "\n", 1)
+        widest = max(len(line) for line in (*head.split("\n"), *(printable(row[index]) for row in table.rows)))
         if index < table.left:
-            shown.add_column(escape(column), overflow="fold", min_width=8)
+            shown.add_column(escape(head), overflow="fold", min_width=min(widest, SHORT_NAME))
         else:
-            shown.add_column(escape(column), no_wrap=True, justify="right")
+            shown.add_column(escape(head), no_wrap=True, justify="right", min_width=widest)
     for row in table.rows:
         shown.add_row(*(escape(printable(cell)) for cell in row))
-    console.print(shown)
+    unbounded = console.options.update(max_width=1000)
+    if Measurement.get(console, unbounded, shown).minimum > console.width:
+        shown.box, shown.padding = None, (0, 1)
+    if Measurement.get(console, unbounded, shown).minimum > console.width:
+        for column in shown.columns:
+            column.no_wrap = True  # or Rich takes the width of the names to nothing
+    needed = Measurement.get(console, unbounded, shown).minimum
+    console.print(shown, width=max(needed, console.width), crop=False)
 
 
 def _sections(analysis: Analysis, loaded: Loaded) -> list[tuple[str, list[str]]]:

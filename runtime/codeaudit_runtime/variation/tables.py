@@ -55,13 +55,12 @@ def limits_table(analysis: Analysis) -> Table:
     level, below = f"{s.level:.0%}", (100 - s.inner) / 2
     failed = any(group.failures is not None for group in analysis.groups)
     names, columns = _names(analysis)
-    columns += ["runs", f"{ordinal(below)} pct", f"{ordinal(100 - below)} pct", f"IPR-{s.inner:g} (%)"]
+    columns += [f"{ordinal(below)} pct", f"{ordinal(100 - below)} pct", f"IPR-{s.inner:g} (%)"]
     columns += [f"holds {s.content:.0%} of runs", *(["share failed"] if failed else [])]
     rows = []
     for group, name in zip(analysis.groups, names, strict=True):
         cells = [
             *name,
-            str(group.n),
             _limits(group.lower.low, group.lower.high),
             _limits(group.upper.low, group.upper.high),
             _ipr_limits(group),
@@ -198,4 +197,4 @@ def _tolerance(group: GroupVariation) -> str:
 
 
 def _failed(group: GroupVariation) -> str:
-    return "–" if group.failures is None else f"{group.failures.count} of {group.failures.n}"
+    return "–" if group.failures is None else f"{group.failures.count}/{group.failures.n}"
