@@ -72,7 +72,7 @@ def test_three_runs_are_a_range_and_the_report_says_so(tmp_path: Path, capsys: C
     assert "holds 90% of all runs with probability 0.028" in said
     assert "no run at all is among the worst 5% with probability 86%" in said
     assert "needs 59 runs" in said
-    assert "SE of mean" in said and "shrinks as 1/√n" in said
+    assert "The standard error and the bootstrap intervals say how well a mean is known. They shrink as 1/√n" in said
 
 
 @pytest.mark.parametrize(("runs", "said"), [(1, "One run says nothing"), (30, "there is no 95% lower bound")])
@@ -155,7 +155,8 @@ def test_terminal_draws_when_there_is_no_file(tmp_path: Path, capsys: Captured) 
     filed = capsys.readouterr().out
     assert "▲" not in filed and "runs.png" in filed
     run(path, "--quiet")
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    short = capsys.readouterr().out
+    assert len(short.splitlines()) == 5 and "Reading" not in short
 
 
 def test_percentile_definitions_differ_and_are_named(tmp_path: Path, capsys: Captured) -> None:
