@@ -763,7 +763,34 @@ class Tracer:
         value_based = any(_says_value(n) for n in (*names, *texts))
         if any(n in words.GAUSSIAN for n in names):
             return self._draw("noisy", node, frame, value_based=True)
+        if self._is_noisy_network([p for p, _ in parts if isinstance(p, t.Call)], frame):
+            why = "argmax of a network whose layers carry noise, which is live outside evaluation mode"
+            return self._draw("noisy", node, frame, value_based=True, why=why)
         return self._draw("greedy", node, frame, value_based=value_based)
+
+    def _is_noisy_network(self, calls: list[t.Call], frame: Frame) -> bool:
+        """Whether one of the calls runs a network with live parameter noise (NoisyNet layers in training mode)."""
+        if self.evaluator.mode(frame) is False:
+            return False
+        for call in calls:
+            for value in self.resolver.types(call.func, frame):
+                if isinstance(value, FunctionValue) and isinstance(value.receiver, Instance):
+                    value = value.receiver
+                if isinstance(value, Instance) and self._has_noisy_layers(value):
+                    return True
+        return False
+
+    def _has_noisy_layers(self, owner: Instance) -> bool:
+        for info in self.resolver.mro(owner.info):
+            for method in info.methods.values():
+                frame = self.resolver.method_frame(owner, method) if method.name in ("__init__", "setup") else None
+                if frame is None:
+                    continue
+                for event in method.flow.calls:
+                    if "noisy" in last_name(event.call.func).lower():
+                        if not any(self.evaluator.holds(g, frame)[0] is False for g in event.context.guards):
+                            return True
+        return False
 
     def _expanded(self, node: t.Node, frame: Frame, use: Context | None) -> list[tuple[t.Node, Frame]]:
         """The nodes of an expression and of the local definitions of the names in it, two steps deep."""

@@ -47,7 +47,11 @@ class Audit:
         self.environments = Environments(self.resolver, self.evaluator)
         self.classifier = Classifier(self.tracer)
         self.libraries = libraries
-        self.notes: list[str] = []
+        self.notes = [
+            f"{o.file}:{o.line}: the option `{o.name}` is accepted and never read, so it decides nothing"
+            for o in options.unread()
+            if words.RULE_NAME.search(o.name) or words.says_evaluation(o.name)
+        ]
 
     def sites(self) -> list[EvaluationSite]:
         """Every evaluation site of the program, in order of file and line."""

@@ -16,7 +16,7 @@ from codeaudit.program.resolve import Resolver
 
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 LOGS = {"print", "log", "info", "logkv", "add_scalar", "record", "write", "add_scalars", "logkv_mean", "log_metric", "log_metrics",
-        "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump", "store",
+        "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump",
         "log_stat", "set_description", "append_row", "add", "record_mean", "log_tabular", "image", "line", "update_stats", "push",
         "report_result", "summary", "update", "log_value", "write_scalars", "scalar_summary", "put", "set_postfix", "send",
         "log_eval", "log_stats", "echo", "log_episode", "emit", "plot", "savez", "to_csv", "format", "logging", "track"}  # fmt: skip

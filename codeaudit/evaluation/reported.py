@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from codeaudit.evaluation import words
 from codeaudit.evaluation.purpose import LOGS
 from codeaudit.evaluation.sites import Place
@@ -9,6 +11,10 @@ from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
+
+
+TEST = re.compile(r"(^|[^a-z])(test|eval|valid)", re.I)
+AVERAGE = re.compile(r"(mean|avg|average|median|normalized|score)", re.I)
 
 
 def report_site(function: Function, after: int, frame: Frame, results: frozenset[str] = frozenset()) -> Place | None:
@@ -63,7 +69,23 @@ def _logged(function: Function, after: int, names: frozenset[str], strict: bool)
             rewarding.append(event)
     both = [e for e in mentioning if any(e is r for r in rewarding)]
     found = both or (mentioning if strict else rewarding)
-    return Place(function.module.path, found[0].call.line) if found else None
+    if not strict and any(_says_test(e.call) for e in rewarding):
+        found = rewarding
+    # A log that says "test" and a mean over episodes come before one line per episode inside the loop.
+    best = min(found, key=lambda e: (not _says_test(e.call), not _averages(e.call), e.context.order), default=None)
+    return Place(function.module.path, best.call.line) if best is not None else None
+
+
+def _says_test(call: t.Call) -> bool:
+    return any(TEST.search(p.value) for p in t.walk(call) if isinstance(p, t.Const) and isinstance(p.value, str))
+
+
+def _averages(call: t.Call) -> bool:
+    for part in t.walk(call):
+        text = part.value if isinstance(part, t.Const) else last_name(part) if isinstance(part, (t.Name, t.Attr)) else ""
+        if isinstance(text, str) and AVERAGE.search(text):
+            return True
+    return False
 
 
 def _tied(function: Function, names: frozenset[str]) -> frozenset[str]:

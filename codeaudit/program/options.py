@@ -33,6 +33,10 @@ class Option:
     module: Module | None
     owner: str = ""  # the class or section that it stands in
 
+    @property
+    def module_is_dependency(self) -> bool:
+        return self.module is not None and bool(self.module.package)
+
 
 class Options:
     """The option declarations of a program, by name."""
@@ -95,6 +99,25 @@ class Options:
             if target is not None:
                 found.add(target.path)
         return found
+
+    def unread(self) -> list[Option]:
+        """Command-line options that no code of the program reads under their name."""
+        read: set[str] = set()
+        for module in self.program.modules.values():
+            for node in t.walk(module.file):
+                if isinstance(node, t.Attr):
+                    read.add(node.name)
+                elif isinstance(node, t.Const) and isinstance(node.value, str):
+                    if not node.value.startswith("-"):
+                        read.add(node.value)
+                elif isinstance(node, t.Param):
+                    read.add(node.name)
+        return [
+            option
+            for name, options in sorted(self._by_name.items())
+            for option in options
+            if option.kind in ("argparse", "flags") and name not in read and not option.module_is_dependency
+        ]
 
     def declares(self, name: str) -> bool:
         return name in self._by_name

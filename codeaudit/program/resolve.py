@@ -419,6 +419,16 @@ class Resolver:
                 found.append((d.value, d.selector, Frame(info.module.body)))
         return found or self._through_library(owner, name)
 
+    def is_counter(self, owner: Instance, name: str) -> bool:
+        """Whether methods change an attribute in place."""
+        return any(
+            d.kind == "augment"
+            for info in self.mro(owner.info)
+            for method in info.methods.values()
+            if method.self_name
+            for d in method.flow.definitions.get(f"{method.self_name}.{name}", ())
+        )
+
     def _through_library(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:
         """An attribute that a library's base class sets: the constructor's argument of the same name."""
         own = self.method(owner.info, "__init__")

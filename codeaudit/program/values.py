@@ -350,7 +350,7 @@ class Evaluator:
         owners = self.resolver.types(node.obj, frame)
         for owner in owners:
             if isinstance(owner, Instance):
-                known = self.attribute(owner, node.name)
+                known = self._set_on_the_way(owner, node.name, frame) or self.attribute(owner, node.name)
                 if known is not None:
                     return known
             elif isinstance(owner, ModuleValue):
@@ -372,8 +372,47 @@ class Evaluator:
             node = node.obj
         return isinstance(node, t.Name) and bool(CONFIG_NAME.match(node.id))
 
+    def _set_on_the_way(self, owner: Instance, name: str, frame: Frame) -> Known | None:
+        """A value that a caller gave an object's attribute before the call: `agent.greedy = True`, `agent.set_greedy(True)`."""
+        setters = {
+            method.name: d.value.id
+            for info in self.resolver.mro(owner.info)
+            for method in info.methods.values()
+            if method.self_name and method.name != "__init__"
+            for d in method.flow.definitions.get(f"{method.self_name}.{name}", ())
+            if isinstance(d.value, t.Name) and method.parameter(d.value.id) is not None
+        }
+        call, current = frame.call, frame.parent
+        while current is not None:
+            at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
+            for dotted, definitions in current.function.flow.definitions.items():
+                holder, _, attribute = dotted.rpartition(".")
+                if attribute != name or not holder or holder == current.function.self_name:
+                    continue
+                before = [d for d in definitions if d.context.order < at and d.kind == "assign" and not d.selector]
+                if before and isinstance(before[-1].statement, t.Assign) and self._is_made_by(before[-1].statement, owner, current):
+                    return self.evaluate(before[-1].value, current, before[-1].context)
+            for event in reversed(current.function.flow.calls):
+                func = event.call.func
+                if event.context.order < at and isinstance(func, t.Attr) and func.name in setters:
+                    if any(isinstance(v, Instance) and v.info is owner.info for v in self.resolver.types(func.obj, current)):
+                        value = next((a.value for a in event.call.args if a.name in ("", setters[func.name])), None)
+                        return self.evaluate(value, current, event.context) if value is not None else None
+            call, current = current.call, current.parent
+        return None
+
+    def _is_made_by(self, statement: t.Assign, owner: Instance, frame: Frame) -> bool:
+        for target in statement.targets:
+            if isinstance(target, t.Attr):
+                for value in self.resolver.types(target.obj, frame):
+                    if isinstance(value, Instance) and value.info is owner.info:
+                        return True
+        return False
+
     def attribute(self, owner: Instance, name: str) -> Known | None:
         """The value of an object's attribute: as its constructor set it, or as its class says."""
+        if self.resolver.is_counter(owner, name):
+            return None  # `self.steps += 1`: its first value says nothing later
         found: list[Known] = []
         for expression, selector, frame in self.resolver.attribute_definitions(owner, name):
             if selector:
