@@ -47,6 +47,12 @@ def matching(audit: Audit, call: t.Call, function: Function) -> LibraryCall | No
     name = last_name(call.func)
     models = audit.libraries.by_name.get(name, [])
     frame = Frame(function)
+    if not models and isinstance(call.func, t.Name) and _is_partial(call.func.id, function):
+        for value in audit.resolver.types(call.func, frame):
+            if isinstance(value, Library):
+                found = named(value.name, audit.libraries.by_name.get(value.name.rpartition(".")[2], []))
+                if found is not None:
+                    return found
     if models:
         for value in audit.resolver.types(call.func, frame):
             if isinstance(value, Library):
@@ -63,6 +69,12 @@ def matching(audit: Audit, call: t.Call, function: Function) -> LibraryCall | No
     return None
 
 
+def _is_partial(name: str, function: Function) -> bool:
+    """`train = partial(library.train, …)`, in the function or its module."""
+    definitions = [*function.flow.definitions.get(name, ()), *function.module.body.flow.definitions.get(name, ())]
+    return any(isinstance(d.value, t.Call) and last_name(d.value.func) == "partial" for d in definitions)
+
+
 def named(dotted: str, models: list[LibraryCall]) -> LibraryCall | None:
     parts = dotted.split(".")
     for model in models:
@@ -71,10 +83,25 @@ def named(dotted: str, models: list[LibraryCall]) -> LibraryCall | None:
     return None
 
 
-def slot_of(call: t.Call, slot: Slot | None) -> t.Node | None:
-    """The expression passed for a parameter."""
+def slot_of(audit: Audit, call: t.Call, slot: Slot | None, frame: Frame) -> tuple[t.Node, Frame] | None:
+    """The expression passed for a parameter, and the frame to read it in."""
     if slot is None:
         return None
+    if slot.of_receiver:
+        if not isinstance(call.func, t.Attr):
+            return None
+        for value in audit.resolver.types(call.func.obj, frame):
+            made = value.call if isinstance(value, (Library, Instance)) else None
+            if made is not None and made is not call:
+                found = _argument(made, slot)
+                if found is not None:
+                    return found, (value.frame if isinstance(value, (Library, Instance)) else None) or frame
+        return None
+    found = _argument(call, slot)
+    return (found, frame) if found is not None else None
+
+
+def _argument(call: t.Call, slot: Slot) -> t.Node | None:
     for arg in call.args:
         if arg.name == slot.name:
             return arg.value
@@ -96,7 +123,9 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
     frames = contexts(function, audit.resolver)
     frame = frames[0]
     rule, provenance, default_site, origin = "unknown", "framework_default", None, None
-    given = slot_of(call, model.parameter)
+    if model.unless is not None and slot_of(audit, call, model.unless, frame) is not None:
+        return None
+    given = _argument(call, model.parameter) if model.parameter is not None else None
     if given is None and model.parameter is not None and any(a.name == "**" for a in call.args):
         options = audit.evaluator.options.find(model.parameter.name, function.module)
         given = audit.resolver.keep(t.Name(call.line, model.parameter.name)) if options else None
@@ -116,27 +145,37 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
         rule, provenance, origin = _policy_rule(audit, model, call, frame)
     if origin is not None and provenance in ("config", "inherited_default"):
         default_site = Place(origin.file, origin.line)
-    environment = slot_of(call, model.environment)
-    made = audit.environments.made(environment, frame) if environment is not None else []
+    environment = slot_of(audit, call, model.environment, frame)
+    made = audit.environments.made(*environment) if environment is not None else []
     return _site(audit, model, event, function, frame, rule, provenance, default_site, origin, made, model.procedure)
 
 
 def _policy_rule(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:
     """The rule that the agent itself carries, as the library's evaluator leaves it."""
-    policy = slot_of(call, model.policy)
-    names = [last_name(policy)] if policy is not None else []
-    for value in audit.resolver.types(policy, frame) if policy is not None else []:
+    policy = slot_of(audit, call, model.policy, frame)
+    made = [v.call for v in audit.resolver.types(*policy) if isinstance(v, Library) and v.call] if policy is not None else []
+    beside = [e.call for e in frame.function.flow.calls if model.policy is not None and e.call is not call]
+    for candidate in (*made, *beside):  # set where the agent is made, or where its policy is
+        for arg in candidate.args:
+            if arg.name in ("act_deterministically", "deterministic_eval", "eval_mode", "evaluation"):
+                known = audit.evaluator.evaluate(arg.value, frame)
+                if known is not None:
+                    return ("greedy" if known.value else "sampled"), PROVENANCE[known.origin.kind], known.origin
+    agent = agent_of("greedy", [], _names(audit, model, call, frame), "", frame.function.module.path)
+    return ("sampled" if agent == "policy_gradient" else "greedy"), "framework_default", None
+
+
+def _names(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -> list[str]:
+    """What the library's call and its policy are called: `DQN` in `DQN.load(path)`."""
+    policy = slot_of(audit, call, model.policy, frame)
+    names = [last_name(policy[0])] if policy is not None else []
+    values = [*(audit.resolver.types(*policy) if policy is not None else []), *audit.resolver.types(call.func, frame)]
+    for value in values:
         if isinstance(value, Library):
-            names.extend(value.name.split("."))
-            for arg in value.call.args if value.call is not None else ():
-                if arg.name in ("act_deterministically", "deterministic_eval"):
-                    known = audit.evaluator.evaluate(arg.value, value.frame or frame)
-                    if known is not None:
-                        return ("greedy" if known.value else "sampled"), PROVENANCE[known.origin.kind], known.origin
+            names.extend(part for part in value.name.split(".")[1:] if part not in ("train", "common", "training", "agents"))
         elif isinstance(value, Instance):
             names.append(value.info.name)
-    agent = agent_of("greedy", [], [n for n in names if n], "", frame.function.module.path)
-    return ("sampled" if agent == "policy_gradient" else "greedy"), "framework_default", None
+    return [n for n in names if n]
 
 
 def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function: Function) -> EvaluationSite | None:
@@ -144,11 +183,12 @@ def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function:
     call = event.call
     for frame in contexts(function, audit.resolver):
         for slot, separate in ((model.eval_environment, True), (model.environment, False)):
-            node = slot_of(call, slot)
+            node = slot_of(audit, call, slot, frame)
             if node is None:
                 continue
-            for made in audit.environments.made(node, frame):
-                switched = made.call is not None and audit.environments.test_switch(made.call, made.frame)
+            for made in audit.environments.made(*node):
+                marked = slot is not None and slot.of_receiver and any(words.HELDOUT_NAME.search(n) for n in made.names)
+                switched = marked or made.call is not None and audit.environments.test_switch(made.call, made.frame)
                 if separate or switched:
                     return _site(audit, model, event, function, frame, rule_of(model, None), "training_sampler", None, None,
                                  [made], model.procedure)  # fmt: skip
@@ -172,7 +212,7 @@ def _site(
     names = [function.name, path.rpartition("/")[2].rpartition(".")[0], last_name(call.func)]
     demo = any(words.DEMO.search(n) for n in names) and not any(words.says_evaluation(n) for n in names)
     apart = any(audit.environments.set_apart(m, audit.compared_with(m)) for m in made)
-    role = "demo" if demo else "heldout" if apart else "same_env"
+    role = model.role or ("demo" if demo else "heldout" if apart else "same_env")
     evidence = [Evidence(Place(path, call.line), f"hands the evaluation to {model.library} (`{model.name}`)")]
     if origin is not None:
         evidence.extend(Evidence(Place(f, n), what) for f, n, what in origin.trail)
@@ -183,7 +223,7 @@ def _site(
     reported = report_site(function, event.context.order, frame)
     if reported is not None:
         evidence.append(Evidence(reported, "reports the return"))
-    agent = model.agent or agent_of(rule, [], [], function.qualified, path)
+    agent = model.agent or agent_of(rule, [], _names(audit, model, call, frame), function.qualified, path)
     return EvaluationSite(
         id="",
         file=path,
@@ -198,6 +238,7 @@ def _site(
         confidence="high" if rule != "unknown" else "low",
         evidence=tuple(evidence),
         unknown="" if rule != "unknown" else f"the value of `{model.parameter.name if model.parameter else ''}` isn't known",
+        epsilon=model.epsilon if rule == "epsilon_greedy" else None,
         default_site=default_site,
         env_site=place,
         report_site=reported,

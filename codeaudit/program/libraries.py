@@ -21,6 +21,7 @@ class Slot:
     name: str
     position: int | None
     default: Any = None
+    of_receiver: bool = False  # an argument of the constructor of the object that the method is called on
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class LibraryCall:
     procedure: str = "fixed_checkpoint"
     agent: str = ""
     constructs: bool = False  # making the object is the only trace in the user's code
+    role: str = ""  # "demo" where the call shows and measures nothing
+    unless: Slot | None = None  # the call collects data for learning where this argument is given
 
 
 class Libraries:
@@ -119,8 +122,12 @@ def _call(item: dict[str, Any], data: dict[str, Any]) -> LibraryCall:
         procedure=item.get("procedure", "fixed_checkpoint"),
         agent=item.get("agent", ""),
         constructs=bool(item.get("constructs", False)),
+        role=item.get("role", ""),
+        unless=_slot(item.get("unless")),
     )
 
 
 def _slot(value: dict[str, Any] | None) -> Slot | None:
-    return Slot(value["parameter"], value.get("position")) if value else None
+    if not value:
+        return None
+    return Slot(value["parameter"], value.get("position"), None, bool(value.get("of_receiver", False)))
