@@ -74,10 +74,30 @@ def read_document(file: str, text: str) -> tuple[Document | None, list[Problem]]
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
         said = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+        opened = _unclosed_quote(text, line)
+        if opened:
+            return None, [
+                Problem(file, opened, f"not valid YAML: a quote opens here and is not closed before line {line}")
+            ]
         return None, [Problem(file, line, f"not valid YAML: {printable(str(said))}")]
     except RecursionError:
         return None, [Problem(file, 1, "nested too deeply")]
     return Document(file, value, reader.lines), reader.problems
+
+
+def _unclosed_quote(text: str, line: int) -> int:
+    """The line of a quote that swallowed what follows it, up to the line where the parser gave up; 0 if none did."""
+    opened = 0
+    try:
+        for token in yaml.scan(text, Loader=_LOADER):
+            first, last = token.start_mark.line + 1, token.end_mark.line + 1
+            if isinstance(token, yaml.ScalarToken) and token.style in ("'", '"') and first < last <= line:
+                opened = first if last >= line - 1 else 0
+    except yaml.YAMLError as error:
+        mark = getattr(error, "context_mark", None)
+        if mark is not None and "quoted scalar" in str(getattr(error, "context", "")):
+            return int(mark.line) + 1
+    return opened
 
 
 class _Reader:

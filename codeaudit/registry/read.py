@@ -99,13 +99,18 @@ def read_entry(path: Path) -> tuple[RegistryEntry | None, list[Problem]]:
 def entry_from_text(text: str, path: Path) -> tuple[RegistryEntry | None, list[Problem]]:
     """As `read_entry`, for text that is or will be in the file `path`."""
     document, problems = read_document(str(path), text)
-    if document is None or problems:
-        return None, sorted(problems)
-    said: list[Said] = list(check(document.value, schema()))
-    if not said:
-        said = list(_contradictions(document.value, path))
-    problems = sorted(document.problem(*item) for item in said)
-    return (None, problems) if problems else (_entry(document, path), [])
+    if document is None:
+        return None, problems
+    said = list(check(document.value, schema()))
+    try:
+        said += _loose_ends(document.value, path)
+    except (KeyError, TypeError, AttributeError):  # they hang on a part that is malformed and told of already
+        assert said
+    if not said and not problems:
+        said += _contradictions(document.value)
+    told = {problem.line for problem in problems}
+    problems += [problem for item in said if (problem := document.problem(*item)).line not in told]
+    return (None, sorted(problems)) if problems else (_entry(document, path), [])
 
 
 @cache
@@ -128,31 +133,37 @@ def place(text: str) -> Place:
 # --- what no schema can say ------------------------------------------------------------------------------------------
 
 
-def _contradictions(value: Mapping[str, Any], path: Path) -> Iterator[Said]:
+def _loose_ends(value: Mapping[str, Any], path: Path) -> Iterator[Said]:
+    """Names that are given twice or lead nowhere."""
     if value["id"] != path.stem:
         yield ("id",), f"id is `{value['id']}`, and the file is called {printable(path.name)}"
     for name in ("dependencies", "checkpoints"):
         key = "name" if name == "dependencies" else "id"
         yield from _twice(value.get(name, []), key, (name,))
-    classification = value.get("classification", {"sites": []})
-    sites = classification["sites"]
+    sites = value.get("classification", {"sites": []})["sites"]
     yield from _twice(sites, "id", ("classification", "sites"))
     names = {item["name"] for item in value.get("dependencies", [])}
     for way, text in _places(value):
         name, colon, _ = text.rpartition(":")[0].partition(":")
         if colon and name not in names:
             yield way, f"`{printable(text)}` lies in `{printable(name)}`, which is not among the dependencies"
+    ids = {site["id"] for site in sites}
+    for index, name in enumerate(value.get("published", {}).get("concerns", [])):
+        if name not in ids:
+            yield ("published", "concerns", index), f"`{printable(str(name))}` is not the id of a site of this entry"
+
+
+def _contradictions(value: Mapping[str, Any]) -> Iterator[Said]:
+    """Parts that are well-formed and can't both be true."""
+    classification = value.get("classification", {"sites": []})
+    sites = classification["sites"]
     for index, site in enumerate(sites):
         where = ("classification", "sites", index)
         if "epsilon" in site and site["rule"] != "epsilon_greedy":
             yield (*where, "epsilon"), f"site `{site['id']}` has an epsilon, and its rule is {site['rule']}"
         if site["provenance"] == "inherited_default" and "default_site" not in site:
             yield where, f"site `{site['id']}` inherits a default and needs `default_site`, the line of that default"
-    ids = {site["id"] for site in sites}
-    for index, name in enumerate(value.get("published", {}).get("concerns", [])):
-        if name not in ids:
-            yield ("published", "concerns", index), f"`{name}` is not the id of a site of this entry"
-    if "classification" in value and len(ids) == len(sites):
+    if "classification" in value:
         written = classification["summary"]
         for key, follows in summarise([_site(site) for site in sites]).to_json().items():
             if written[key] != follows and classification.get("complete", True):

@@ -71,7 +71,6 @@ def test_what_is_left_out_of_an_entry_may_be() -> None:
         ("title: A small codebase", "title: [a]", "2: title is a list; text is wanted here"),
         ("venue: RLC 2025", "title: Again", "3: `title` is given twice, first on line 2"),
         ("venue: RLC 2025", "venue: {? [a, b] : c}", "3: a key must be one word"),
-        ("venue: RLC 2025", "venue: \"RLC", "3: not valid YAML"),
         ("venue: RLC 2025", "venue:\tRLC: x", "3: not valid YAML"),
         ("venue: RLC 2025", "venue: !!python/object:os.system x", "3: could not determine a constructor"),
         ("venue: RLC 2025", "venue: &v RLC\nnotes: [*v]", "3: an alias (*) repeats a value; write it out"),
@@ -80,16 +79,25 @@ def test_what_is_left_out_of_an_entry_may_be() -> None:
 def test_each_fault_is_told_with_its_line(old: str, new: str, said: str) -> None:
     assert old in ENTRY
     found = problems(ENTRY.replace(old, new, 1))
-    if new.startswith('venue: "'):  # the parser names the place where it gave up
-        assert "not valid YAML" in found[0]
-    else:
-        line, _, what = said.partition(": ")
-        assert any(one.startswith(f"{line}: ") and what in one for one in found), found
+    line, _, what = said.partition(": ")
+    assert any(one.startswith(f"{line}: ") and what in one for one in found), found
 
 
 def test_all_faults_are_told_at_once() -> None:
     text = ENTRY.replace("rule: sampled\n    prov", "rule: sampeld\n    prov").replace("episodes: 100", "episodes: 1")
     assert [one.partition(":")[0] for one in problems(text)] == ["24", "68"]
+
+
+def test_an_open_quote_is_told_where_it_opens() -> None:
+    (said,) = problems(ENTRY.replace("venue: RLC 2025", 'venue: "RLC 2025'))
+    assert said.startswith("3: not valid YAML: a quote opens here and is not closed before line ")
+    (said,) = problems(ENTRY + 'notes: ["never closed]\n')
+    assert said.startswith(f"{len(ENTRY.splitlines()) + 1}: not valid YAML: a quote opens here")
+
+
+def test_a_fault_does_not_hide_names_that_lead_nowhere() -> None:
+    text = ENTRY.replace("role: heldout", "roles: heldout").replace("concerns: [evaluate]", "concerns: [evalute]")
+    assert [one.partition(":")[0] for one in problems(text)] == ["27", "51"]
 
 
 @pytest.mark.parametrize(
