@@ -10,8 +10,27 @@ from codeaudit.rules.base import Rule
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by code."""
-    from codeaudit.rules import action, checkpoints, comments, figures, procedure, reference, restarts, seeding, surroundings
+    from codeaudit.rules.action import RULES as action
+    from codeaudit.rules.checkpoints import RULES as checkpoints
+    from codeaudit.rules.comments import RULES as comments
+    from codeaudit.rules.figures import RULES as figures
+    from codeaudit.rules.procedure import RULES as procedure
+    from codeaudit.rules.reference import RULES as reference
+    from codeaudit.rules.restarts import RULES as restarts
+    from codeaudit.rules.seeding import RULES as seeding
+    from codeaudit.rules.shared_state import RULES as shared_state
+    from codeaudit.rules.surroundings import RULES as surroundings
 
-    modules = (action, checkpoints, comments, figures, procedure, reference, restarts, seeding, surroundings)
-    found = [kind() for module in modules for kind in module.RULES]
-    return tuple(sorted(found, key=lambda rule: rule.code))
+    families = (
+        action,
+        checkpoints,
+        comments,
+        figures,
+        procedure,
+        reference,
+        restarts,
+        seeding,
+        shared_state,
+        surroundings,
+    )
+    return tuple(sorted((kind() for family in families for kind in family), key=lambda rule: rule.code))
