@@ -176,6 +176,10 @@ def test_algorithms_are_folders_files_or_a_column(write: Write) -> None:
     loaded = load(write("runs/README.md", "x").parent, compare=("ppo", "SAC"))
     assert [curve.algorithm for curve in loaded.curves] == ["SAC", "ppo", "ppo"]
     assert [item.why for item in loaded.left_out] == ["of none of ppo, SAC"]
+    inner = write("ppo/x/sac_2/progress.csv", "step,return\n1,1\n")
+    assert load(inner, compare=("sac",)).curves[0].algorithm == "sac"
+    outer = load(inner, write("ppo/x/y/progress.csv", "step,return\n1,1\n"), compare=("ppo", "sac"))
+    assert [curve.algorithm for curve in outer.curves] == ["ppo", "sac"]
     table = write("t.csv", "algo,seed,step,return\nppo,0,1,1\nsac,0,1,2\ntd3,0,1,3\n")
     assert [curve.algorithm for curve in load(table, compare=("sac", "ppo")).curves] == ["ppo", "sac"]
     with pytest.raises(UserError, match="'a2c', but no run belongs to it"):
@@ -193,6 +197,7 @@ BAD: list[tuple[str, str | bytes, str]] = [
     ("a.csv", "step,return\n", r"a\.csv: no row has a 'return'"),
     ("a.csv", "step,foo,bar\n1,1,1\n", r"a\.csv: which column is the return\?; name it with --value; there are step"),
     ("a.csv", "foo,return\n1,1\n", r"a\.csv: which column counts steps\?"),
+    ("w.csv", '"a - return","a - return__MIN"\n1,1\n', r"w\.csv: which column counts steps"),
     ("a.csv.gz", gzip.compress(b"seed,step,return\n" + b"0,1,1\n" * 9000)[:-20], r"a\.csv\.gz:\d+: the gzip stream"),
     ("a.csv.gz", b"no gzip", r"a\.csv\.gz:1: the gzip stream"),
     ("0.monitor.csv", MONITOR + "1,0,3\n", r"0\.monitor\.csv:3: an episode without length"),

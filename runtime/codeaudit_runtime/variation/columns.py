@@ -61,7 +61,7 @@ def columns_of_source(source: Source, wanted: Wanted) -> Columns:
     elif value not in source.values:
         raise _missing(source, "--value", value, source.values)
     step = run = None
-    if source.columns and source.kind in ("table", "W&B export"):
+    if source.kind in ("table", "W&B export"):
         step, run = _step(source, wanted.step), _run(source, wanted.run)
         guessed += ["step"] if wanted.step is None else []
         guessed += ["run"] if wanted.run is None and run is not None else []

@@ -81,10 +81,9 @@ def _labelled(raw: RawCurve, source: Source, columns: Columns, compare: Sequence
     task = ", ".join(raw.keys[name] for name in columns.task)
     algorithm = ", ".join(raw.keys[name] for name in columns.algorithm)
     if compare:
-        named = [name for name in compare if _names(name, [raw.keys[key] for key in columns.algorithm])]
-        if not named and not columns.algorithm:
-            places = list(PurePosixPath(source.facts["file"]).parts)
-            named = [name for name in compare if _names(name, [*places, raw.run or ""])]
+        named = [name for name in compare if _begins(name, [raw.keys[key] for key in columns.algorithm])]
+        if not columns.algorithm:
+            named = _named_by_place(compare, [*PurePosixPath(source.facts["file"]).parts, raw.run or ""])
         if len(named) > 1:
             raise UserError(
                 f"{printable(raw.where)}: belongs to {' and '.join(map(printable, named))}",
@@ -97,7 +96,15 @@ def _labelled(raw: RawCurve, source: Source, columns: Columns, compare: Sequence
     return Curve(task, algorithm, run, raw.steps_T, raw.values_T, raw.where)
 
 
-def _names(name: str, places: Sequence[str]) -> bool:
+def _named_by_place(compare: Sequence[str], places: Sequence[str]) -> list[str]:
+    """The names that the innermost folder, file or run begins with: what stands further out matters less."""
+    for place in reversed(places):
+        if named := [name for name in compare if _begins(name, [place])]:
+            return named
+    return []
+
+
+def _begins(name: str, places: Sequence[str]) -> bool:
     """Whether a folder, file or column entry is `name` or begins with it, as `ppo_1` and `ppo-seed3.csv` do."""
     wanted = name.lower()
     return any(
