@@ -124,7 +124,7 @@ def verify(
     ]
     subjects = [_with_rules(subject, rules) for subject in subjects]
     fixed, typed = _plan(plan, episodes, seed)
-    path = out or campaign.default_run_folder(folder, "verify", entry.id)
+    path = out or campaign.default_run_folder(folder, "verify", target.replace("/", "-"))
     run, changes = campaign.open_run(path, "verify", f"{entry.id}@{entry.commit}", fixed)
     rows = _run(subjects, fixed, run, workers, executor, quiet, references)
     verified = campaign.verified_subjects(rows, predictions, fixed)
@@ -166,7 +166,7 @@ def evaluate(
     files = agent_files_of_path(checkpoint, architecture, normalization)
     if sha256 and files.sha256 != sha256.lower():
         raise UserError(f"{checkpoint}: sha256 is {files.sha256}, not {sha256}", hint="it is another file")
-    notes = (f"observations are normalised with {files.normalization}",) if files.normalization else ()
+    notes = (f"observations are normalised with {Path(files.normalization).name}",) if files.normalization else ()
     subject = campaign.Subject(checkpoint.stem, files, env, notes=notes, rules=_rules(rule))
     fixed, typed = _plan(plan, episodes, seed)
     run, changes = campaign.open_run(out, "evaluate", f"{files.sha256}@{env}", fixed) if out is not None else (None, [])

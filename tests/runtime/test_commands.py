@@ -207,6 +207,28 @@ def test_an_action_space_that_does_not_fit(run: Any, tmp_path: Path) -> None:
     assert code == 2 and "5 discrete actions" in error
 
 
+def test_a_run_without_a_folder_is_kept_in_the_cache(run: Any, verify_arguments: Any, tmp_path: Path) -> None:
+    arguments = verify_arguments()
+    position = arguments.index("--out")
+    del arguments[position : position + 2]
+    cache = tmp_path / "cache"
+    for target in ("toy", "toy/toy-CartPole"):
+        arguments[1] = target
+        run(*arguments, "--cache", str(cache))
+    names = sorted(path.parent.name.rsplit("-", 1)[0] for path in cache.glob("runs/*/verification.json"))
+    assert names == ["verify-toy", "verify-toy-toy-CartPole"]
+
+
+def test_statistics_of_another_shape_are_refused(
+    run: Any, cartpole_agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from test_normalization import statistics_pickle
+
+    cartpole_agent.with_name("vecnormalize.pkl").write_bytes(statistics_pickle(monkeypatch))
+    code, _, error = run("evaluate", str(cartpole_agent), "--env", "CartPole-v1", *FAST)
+    assert code == 2 and "statistics of shape [2]" in error
+
+
 def test_a_full_disk_keeps_what_is_finished(
     run: Any, verify_arguments: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
