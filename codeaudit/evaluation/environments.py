@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from codeaudit.evaluation import words
+from codeaudit.evaluation.draws import Tracer
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context
 from codeaudit.program.frames import Frame, FunctionValue, Instance
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
-from codeaudit.program.values import Evaluator
+from codeaudit.program.values import Evaluator, Known
 
 LEVELS = re.compile(
     r"(num_levels|start_level|(^|_)levels?(_|$)|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
@@ -111,6 +112,33 @@ class Environments:
         elif isinstance(node, t.Seq):
             for item in node.items[:2]:
                 self._follow(item, frame, names, found, depth + 1, seen)
+
+    def random_wrapper(self, made: Made, tracer: Tracer) -> tuple[Known, Place] | None:
+        """A wrapper, put on where the environment is made, that replaces actions by random ones: how often, and where."""
+        if made.call is None:
+            return None
+        frames = [(made.call, made.frame)]
+        for value in self.resolver.targets(made.call, made.frame)[:1]:
+            inner = self.resolver.enter(value, made.call, made.frame) if isinstance(value, FunctionValue) else None
+            if inner is not None:
+                frames.extend((e.call, inner) for e in inner.function.flow.calls
+                              if not any(self.evaluator.holds(g, inner)[0] is False for g in e.context.guards))  # fmt: skip
+        for call, frame in frames:
+            for value in self.resolver.types(call, frame):
+                if not isinstance(value, Instance) or value.call is not call:
+                    continue
+                for name in ("action", "step", "act"):
+                    method = self.resolver.method(value.info, name)
+                    if method is None:
+                        continue
+                    inside = Frame(method, receiver=value)
+                    random = any(last_name(e.call.func) in ("sample", "randint", "choice", "randrange") for e in method.flow.calls)
+                    for node in t.walk_body(method.node.body) if random else ():
+                        chance = tracer.epsilon_of(node.test, inside) if isinstance(node, (t.If, t.Cond)) else None
+                        known = self.evaluator.evaluate(chance[0], chance[1]) if chance is not None else None
+                        if known is not None:
+                            return known, Place(method.module.path, node.line)
+        return None
 
     def creations(self, functions: Iterable[Function]) -> list[Made]:
         """Every call that makes an environment under a name that isn't one for a test."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.agents import agent_of
-from codeaudit.evaluation.classify import Classified, Classifier
+from codeaudit.evaluation.classify import FROM_ORIGIN, Classified, Classifier
 from codeaudit.evaluation.contexts import contexts
 from codeaudit.evaluation.delegated import delegated_sites
 from codeaudit.evaluation.draws import Tracer
@@ -16,6 +16,7 @@ from codeaudit.evaluation.environments import Environments, Made
 from codeaudit.evaluation.purpose import Use, seen_from_callers, use_of
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.rollouts import Finder, Rollout, Selection
+from codeaudit.evaluation.spawned import spawned_sites
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
@@ -69,7 +70,7 @@ class Audit:
         for f in training:
             sites.extend(self._set_apart(f))
         sites.extend(delegated_sites(self))
-        sites = [s for s in sites if s.file.rpartition(":")[0] == ""]
+        sites.extend(spawned_sites(self, sites))
         if not any(s.role != "demo" and s.agent != "random" for s in sites):
             for f in training:
                 sites.extend(self._training_returns(f))
@@ -127,7 +128,8 @@ class Audit:
         for selection in f.rollout.selections:
             if self._explores(selection, f) or self.classifier.is_off(selection, list(f.frames)):
                 continue
-            taken = [frame for frame in f.frames if not self.classifier.is_closed(selection, frame)] or list(f.frames)
+            frames = _for_measuring(f.frames) if f.use.named in ("", "weak", "file") else f.frames
+            taken = [frame for frame in frames if not self.classifier.is_closed(selection, frame)] or list(frames)
             classified = [c for frame in taken for c in self.classifier.classify(f.rollout, selection, frame)]
             if all(c.rule == "uniform_random" for c in classified):
                 if not f.use.measured or not self._reports_mean(f.rollout.function):
@@ -231,6 +233,7 @@ class Audit:
         chosen = (apart or group)[0]
         environments = sorted(made[id(chosen)], key=lambda m: not self.environments.set_apart(m, self.compared_with(m)))
         procedure = self._procedure(f, chosen)
+        chosen = self._through_wrappers(chosen, environments)
         if use.kind == "demo" and chosen.rule != "uniform_random":
             role = "demo"
         elif apart:
@@ -240,6 +243,25 @@ class Audit:
         else:
             role = "same_env"
         return self._build(rollout, selection, chosen, procedure, role, environments)
+
+    def _through_wrappers(self, chosen: Classified, environments: list[Made]) -> Classified:
+        """The rule once the environment's own wrappers have had their way with the action."""
+        if chosen.rule != "greedy":
+            return chosen
+        for made in environments[:1]:
+            wrapper = self.environments.random_wrapper(made, self.tracer)
+            if wrapper is None:
+                continue
+            amount, place = wrapper
+            if not isinstance(amount.value, (int, float)) or amount.value <= 0:
+                continue
+            origin = amount.origin
+            kind = FROM_ORIGIN[origin.kind]
+            evidence = (*chosen.evidence, Evidence(place, "a wrapper of the environment replaces the action by a random one"))
+            default = Place(origin.file, origin.line) if kind in ("config", "inherited_default") else None
+            return replace(chosen, rule="epsilon_greedy", provenance=kind, epsilon=float(amount.value), default_site=default,
+                           evidence=evidence)  # fmt: skip
+        return chosen
 
     def compared_with(self, made: Made) -> list[Made]:
         """The environments to compare with: those that are trained on, else any that isn't named for a test."""
@@ -367,13 +389,34 @@ class Audit:
                 continue
             classified = [c for frame in f.frames for c in self.classifier.classify(f.rollout, selection, frame)]
             known = [c for c in classified if c.rule not in ("unknown", "uniform_random")]
-            if not known and all(c.rule == "uniform_random" for c in classified):
+            if not known and any(c.rule == "uniform_random" for c in classified):
                 continue
             for group in self._groups(known or classified, f)[:1]:
                 chosen = replace(group[0], provenance="training_sampler", default_site=None)
                 made = self.environments.made(f.rollout.environment, chosen.frame)
                 sites.append(self._build(f.rollout, selection, chosen, "in_loop", "same_env", made))
         return sites
+
+
+def _for_measuring(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """The ways into a shared helper that are for measuring, where the code tells them from the ways for learning."""
+    telling = [f for f in frames if _says_measuring(f)]
+    return telling if telling and len(telling) < len(frames) else frames
+
+
+def _says_measuring(frame: Frame) -> bool:
+    current: Frame | None = frame
+    while current is not None and current.parent is not None:
+        caller = current.parent.function
+        if words.says_evaluation(caller.name):
+            return True
+        if any(isinstance(a.value, t.Const) and a.value.value in ("eval", "test", "evaluation") for a in current.call.args if current.call):
+            return True
+        for name, definitions in caller.flow.definitions.items():
+            if any(d.value is current.call and words.says_evaluation(name) for d in definitions):
+                return True
+        current = current.parent
+    return False
 
 
 def _entry(frame: Frame) -> Frame | None:

@@ -50,7 +50,12 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
               if o is not rollout and o.event.context.loops and o.event.context.loops[-1] is innermost
               and last_name(o.environment) != last_name(rollout.environment)]  # fmt: skip
     stored, weak = _stores(rollout, inside, region, bound)
-    updates = any(_is_update(e, function) or _teaches(e, function, resolver) for e in inside)
+    selecting = {id(s.node) for s in rollout.selections}
+    stem = function.module.path.rpartition("/")[2].rpartition(".")[0]
+    measuring = words.says_evaluation(stem) or any(words.says_evaluation(f.qualified) for f in _nest(function))
+    # An agent's own step may learn too; that is looked at in its callers. So may any call in code named for measuring.
+    updates = any(_is_update(e, function) or not measuring and _teaches(e, function, resolver)
+                  for e in inside if id(e.call) not in selecting)  # fmt: skip
     measured = _measures(rollout, inside, bound)
     renders = any(last_name(e.call.func) == "render" for e in inside)
     resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))

@@ -62,14 +62,33 @@ class Finder:
             if stepped is None:
                 continue
             environment, action = stepped
+            if isinstance(action, t.Name) and function.parameter(action.id) and action.id not in function.flow.definitions:
+                found.extend(self._through_helper(function, environment, action.id))
+                continue
             selections = tuple(self.selections(action, event.context, function))
-            results = tuple(
-                name
-                for name, definitions in function.flow.definitions.items()
-                for d in definitions
-                if d.statement is event.statement and d.kind == "assign"
-            )
-            found.append(Rollout(function, event, environment, action, selections, results))
+            found.append(Rollout(function, event, environment, action, selections, _bound(function, event)))
+        return found
+
+    def _through_helper(self, helper: Function, environment: t.Node, name: str) -> list[Rollout]:
+        """The steps of a helper that is given the action: each call of it is a step of the function that calls."""
+        found = []
+        for site in self.resolver.callers(helper)[:6]:
+            caller = site.function
+            if caller.owner is not None and self.is_environment_class(caller.owner):
+                continue
+            frame = Frame(helper, parent=Frame(caller), call=site.call)
+            action = self.resolver.argument(name, frame)
+            stepped: t.Node | None = environment
+            root = t.dotted(environment).split(".")[0]
+            if isinstance(environment, t.Name):
+                given = self.resolver.argument(environment.id, frame)
+                stepped = given[0] if given is not None else None
+            elif root != helper.self_name or caller.owner is None or root != caller.self_name:
+                stepped = None
+            if action is None or stepped is None:
+                continue
+            selections = tuple(self.selections(action[0], site.event.context, caller))
+            found.append(Rollout(caller, site.event, stepped, action[0], selections, _bound(caller, site.event)))
         return found
 
     # --- environments -----------------------------------------------------------------------------------------------
@@ -331,6 +350,16 @@ class Finder:
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
+
+
+def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:
+    """The local names that a statement binds."""
+    return tuple(
+        name
+        for name, definitions in function.flow.definitions.items()
+        for d in definitions
+        if d.statement is event.statement and d.kind == "assign"
+    )
 
 
 def _named_action(node: t.Node) -> bool:

@@ -55,6 +55,7 @@ HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|
 LOG_PROB = re.compile(r"(neg_?log_?p|log_?prob|log_?pi|logp)", re.I)
 POLICY_METHOD = re.compile(r"^_*(act|acts|action|actions|step|predict|select\w*|choose\w*|get_\w*|take_action|best_action|compute_\w*|sample\w*|eval_step|decide|play|run|infer\w*|\w*_actions?)$")
 LEARNED_SCALE = re.compile(r"(^|_)(log_?std|log_?sigma|log_?scale|std|sigma|stddev|std_?dev|logstd)(_|$)", re.I)
+SCORE_TEXT = re.compile(r"(mean|average|avg)\W{0,3}(reward|return|score|\W|$)|mean_reward|reward|return\b|score", re.I)
 RULE_NAME = re.compile(r"(determin|stochastic|greedy|argmax|sample|explor|random|rand_|noise)", re.I)
 DISPATCH = re.compile(r"(^|_)(algo|algorithm|alg|agent|which_agent|agent_type|agent_name|method|algo_name|policy_type|model_type|algo_type|rl_algo)$", re.I)
 RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}

@@ -701,8 +701,11 @@ def reaching(
 
     `feasible(guard)` says True, False or None (not known) of a condition."""
     before = [d for d in definitions if use is None or d.context.order < use.order]
-    if use is not None and use.loops:  # what the previous turn of the loop left
-        before = [d for d in definitions if d.context.order > use.order and _shares_loop(d, use) and not before] + before
+    if use is not None and use.loops:  # what the previous turn of the loop left counts more than what stood before the loop
+        later = [d for d in definitions if d.context.order > use.order and any(x is use.loops[-1] for x in d.context.loops)]
+        inside = [d for d in before if any(x is use.loops[-1] for x in d.context.loops)]
+        if later and not inside:
+            before = later
     if not before:
         before = list(definitions)
     use_guards = {id(test): held for test, held in (use.guards if use else ())}
@@ -727,10 +730,6 @@ def reaching(
                 break
             seen.add((id(test), held))
     return found
-
-
-def _shares_loop(d: Definition, use: Context) -> bool:
-    return any(any(mine is theirs for theirs in use.loops) for mine in d.context.loops)
 
 
 class Feasible:

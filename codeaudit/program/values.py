@@ -293,15 +293,15 @@ class Evaluator:
             option = self._option(name, frame, owner="")
             if option is not None:
                 return option
+        owners = {frame.function.name, frame.function.owner.name if frame.function.owner else ""}
+        gin = [o for o in self.options.find(name, frame.function.module) if o.file.endswith(".gin")]
+        gin = [o for o in gin if o.owner.rpartition(".")[2] in owners]
+        if gin:
+            return self._default_of(gin[0])
         if frame.call is None or not frame.call.args and frame.function.node.decorators:
             click = [o for o in self.options.find(name, frame.function.module) if o.kind == "click"]
             if click and click[0].module is frame.function.module:
                 return self._default_of(click[0])
-            gin = [o for o in self.options.find(name, frame.function.module) if o.kind == "yaml" and o.file.endswith(".gin")]
-            owners = {frame.function.name, frame.function.owner.name if frame.function.owner else ""}
-            gin = [o for o in gin if o.owner.rpartition(".")[2] in owners]
-            if gin:
-                return self._default_of(gin[0])
         if parameter.default is None:
             return None
         known = self.evaluate(parameter.default, Frame(frame.function.module.body))
