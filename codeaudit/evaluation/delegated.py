@@ -13,7 +13,7 @@ from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
-from codeaudit.program.frames import ClassValue, Frame, Instance, Library
+from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, Library, Value
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.libraries import LibraryCall, Slot
 from codeaudit.program.values import Known, Origin
@@ -53,20 +53,31 @@ def matching(audit: Audit, call: t.Call, function: Function) -> LibraryCall | No
                 found = named(value.name, audit.libraries.by_name.get(value.name.rpartition(".")[2], []))
                 if found is not None:
                     return found
-    if models:
-        for value in audit.resolver.types(call.func, frame):
-            if isinstance(value, Library):
-                found = named(value.name, models)
-                if found is not None:
-                    return found
-    elif name[:1].isupper():
+    for value in audit.resolver.types(call.func, frame) if models else ():
+        found = named(library_name(value), models)
+        if found is not None:
+            return found
+    if not models and name[:1].isupper():
         for value in audit.resolver.types(call.func, frame):
             if isinstance(value, ClassValue):
-                for base in audit.resolver.library_bases(value.info):
+                bases = [library_name(ClassValue(b)) for b in audit.resolver.mro(value.info)]
+                for base in (*audit.resolver.library_bases(value.info), *bases):
                     found = named(base, audit.libraries.by_name.get(base.rpartition(".")[2], []))
                     if found is not None and found.constructs:
                         return found
     return None
+
+
+def library_name(value: Value) -> str:
+    """The dotted name of a library's function or class, also where its source is read too (`--with`); "" for the code's own."""
+    if isinstance(value, Library):
+        return value.name
+    if isinstance(value, FunctionValue) and value.function.module.package:
+        owner = [value.function.owner.name] if value.function.owner else []
+        return ".".join((*value.function.module.parts, *owner, value.function.name))
+    if isinstance(value, ClassValue) and value.info.module.package:
+        return ".".join((*value.info.module.parts, value.info.name))
+    return ""
 
 
 def _is_partial(name: str, function: Function) -> bool:

@@ -74,7 +74,7 @@ class Audit:
         if not any(s.role != "demo" and s.agent != "random" for s in sites):
             for f in training:
                 sites.extend(self._training_returns(f))
-        return _unique(sites)
+        return _unique(s for s in sites if ":" not in s.file)  # a dependency's own evaluations aren't this repository's
 
     # --- raw material -----------------------------------------------------------------------------------------------
 
