@@ -37,6 +37,9 @@ INTERRUPTED, BROKEN_PIPE = 130, 141
 SCAN_FORMATS = ("terminal", "json", "markdown", "html")
 # Commands with a module of their own, which is imported when one of them is named.
 LOADED_WHEN_NAMED = {
+    "check": "codeaudit.commands.check",
+    "rule": "codeaudit.commands.check",
+    "rules": "codeaudit.commands.check",
     "registry": "codeaudit.commands.registry",
     "diff": "codeaudit.commands.evaluation",
     "statement": "codeaudit.commands.evaluation",

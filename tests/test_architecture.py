@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("findings", "predictions", "verdicts"),
     ("rules",),
     ("scan",),
+    ("lint",),
     ("registry", "fix"),
     ("report",),
     ("extras",),

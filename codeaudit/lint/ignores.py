@@ -30,7 +30,10 @@ def find_ignores(path: str, data: bytes) -> list[Ignore]:
     if path.endswith(".ipynb"):  # lines of the raw file
         comments = [(number, line[line.index("#") :], False) for number, line in enumerate(lines, 1) if "#" in line]
     else:
-        comments = _comments(text) or [(n, line, line.lstrip().startswith("#")) for n, line in enumerate(lines, 1)]
+        known = _comments(text)
+        comments = (
+            [(n, line, line.lstrip().startswith("#")) for n, line in enumerate(lines, 1)] if known is None else known
+        )
     found = []
     for number, comment, alone in comments:
         match = IGNORE.search(comment)
@@ -42,14 +45,15 @@ def find_ignores(path: str, data: bytes) -> list[Ignore]:
     return found
 
 
-def _comments(text: str) -> list[tuple[int, str, bool]]:
+def _comments(text: str) -> list[tuple[int, str, bool]] | None:
+    """(line, comment, whether it stands alone); None for text that isn't Python."""
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.COMMENT:
                 found.append((token.start[0], token.string, not token.line[: token.start[1]].strip()))
     except (tokenize.TokenError, SyntaxError, ValueError):
-        return []
+        return None
     return found
 
 

@@ -85,8 +85,10 @@ class InheritedRule(Rule):
     def check(self, subject: Subject) -> Iterator[Hit]:
         for site in subject.measured:
             if site.provenance == "inherited_default" and site.default_site is not None:
-                said = f"actions are {_words(site)} because of a default at {site.default_site.file}:{site.default_site.line}"
-                yield _at(site, f"{said}; the call passes nothing", _written_out(subject, site))
+                where = f"{site.default_site.file}:{site.default_site.line}"
+                unset = "no caller sets it" if _is_own_default(subject, site) else "the call passes nothing"
+                said = f"actions are {_words(site)} because of a default at {where}; {unset}"
+                yield _at(site, said, _written_out(subject, site))
 
 
 class TrainingSampler(Rule):
@@ -335,6 +337,15 @@ def _words(site: EvaluationSite) -> str:
 
 def _at(site: EvaluationSite, message: str, edit: Edit | None = None) -> Hit:
     return Hit(Place(site.file, site.line), message, site.end_line, site.evidence, edit)
+
+
+def _is_own_default(subject: Subject, site: EvaluationSite) -> bool:
+    """Whether the deciding default is a parameter of the very function that evaluates."""
+    default = site.default_site
+    return default is not None and any(
+        default.file == function.module.path and any(p.line == default.line for p in function.parameters)
+        for function, _ in subject.events_at(site)
+    )
 
 
 def _written_out(subject: Subject, site: EvaluationSite) -> Edit | None:

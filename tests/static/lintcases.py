@@ -5,13 +5,16 @@ from __future__ import annotations
 import marshal
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from codeaudit.facts.extract import decode, extract_file, is_read
-from codeaudit.lint.run import Problem, find, judge
+from codeaudit.git.repository import Repository
+from codeaudit.lint.run import Check, Problem, find, judge
 from codeaudit.lint.settings import Settings
 from codeaudit.rules import all_rules
 from codeaudit.rules.base import Rule
-from codeaudit.scan import Facts
+from codeaudit.scan import Facts, Statistics, TargetInfo
+from codeaudit.snapshot import Snapshot, Source
 
 
 def facts_of(files: Mapping[str, str]) -> Facts:
@@ -45,3 +48,19 @@ def lint(
 
 def codes(problems: Sequence[Problem]) -> list[str]:
     return [p.finding.code for p in problems if not p.silenced]
+
+
+def check_of(files: Mapping[str, str], *, dirty: bool = True) -> Check:
+    """A whole check of texts, as if they were a working tree."""
+    repository = Repository(Path("/nowhere"), Path("/nowhere"), None, "nowhere")
+    snapshot = Snapshot("https://github.com/o/n", "https://github.com/o/n", "o/n", "1" * 40, "2" * 40, dirty, (), (),
+                        Source(repository, Path("/nowhere"), 1.0))  # fmt: skip
+    return Check(
+        target=TargetInfo(snapshot.repo, snapshot.requested, snapshot.commit, snapshot.tree, dirty),
+        rules=all_rules(),
+        problems=tuple(lint(files)),
+        skipped=(),
+        notes=(),
+        statistics=Statistics(len(files), len(files), 0, 0, 0.0),
+        snapshot=snapshot,
+    )
