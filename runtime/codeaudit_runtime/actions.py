@@ -17,8 +17,8 @@ RULES = ("sampled", "sampled_redrawn", "greedy", "epsilon_greedy", "uniform_rand
 class ActionRule:
     """One of `RULES`; `epsilon` belongs to epsilon_greedy alone.
 
-    `sampled_redrawn` differs from `sampled` for state-dependent noise only: the matrix is drawn anew every few steps, as
-    in training (every step where the file gives no period), where `sampled` keeps one matrix a slot, as the library's
+    `sampled_redrawn` differs from `sampled` for state-dependent noise only: the matrix is drawn anew every few steps,
+    as in training (every step where the file gives no period), where `sampled` keeps one matrix a slot, as the library's
     own `predict` does after loading.
     `own` takes the action that a user's function chose.
     """
