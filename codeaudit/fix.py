@@ -39,7 +39,10 @@ def fixed(data: bytes, edits: Sequence[Edit]) -> tuple[bytes, tuple[Edit, ...]]:
 def fixed_files(
     contents: Mapping[str, bytes], edits: Iterable[Edit]
 ) -> tuple[dict[str, tuple[bytes, bytes]], tuple[Edit, ...]]:
-    """Path → (old, new bytes) of every Python file that changes, and the edits that were made. Notebooks are left alone."""
+    """Path → (old, new bytes) of every Python file that changes, and the edits that were made.
+
+    Notebooks are left alone.
+    """
     by_file: dict[str, list[Edit]] = {}
     for edit in edits:
         if edit.file.endswith(".py"):

@@ -1,4 +1,7 @@
-"""`codeaudit check` as a function: rules over a target, with what silences them. Not how findings look, nor how they are mended."""
+"""`codeaudit check` as a function: rules over a target, with what silences them.
+
+Not how findings look, nor how they are mended.
+"""
 
 from __future__ import annotations
 

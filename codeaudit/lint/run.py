@@ -123,7 +123,10 @@ def check(
 def find(
     facts: Facts, contents: Mapping[str, bytes], rules: Iterable[Rule], libraries: Sequence[Path] = ()
 ) -> tuple[list[tuple[Rule, Hit]], list[str]]:
-    """What the rules say of a program, and notes. Pure. A rule that fails costs its own findings, and a note says so."""
+    """What the rules say of a program, and notes.
+
+    Pure. A rule that fails costs its own findings, and a note says so.
+    """
     program = Program(facts.files)
     audit = Audit(program, Options(program, dict(facts.configs)), load_libraries(libraries))
     sites, notes = correct(audit.sites(), {path: file.corrections for path, file in facts.files.items()})
@@ -194,7 +197,9 @@ def _relative(snapshot: Snapshot, whole: str, only: str) -> str:
 
 
 def _read(snapshot: Snapshot, facts: Facts) -> dict[str, bytes]:
-    """The bytes of what rules and reports quote: the source that was parsed, and the files that declare dependencies."""
+    """The bytes of what rules and reports quote: the source that was parsed, and the files that declare
+    dependencies.
+    """
     wanted = [
         e.path for e in snapshot.entries if e.path in facts.files or (declares(e.path) and e.size <= LARGEST_TEXT)
     ]
@@ -202,7 +207,10 @@ def _read(snapshot: Snapshot, facts: Facts) -> dict[str, bytes]:
 
 
 def _own_settings(snapshot: Snapshot, contents: Mapping[str, bytes], notes: list[str]) -> Settings:
-    """What the repository's pyproject.toml says, read as data. A commit's mistakes are noted; one's own must be mended."""
+    """What the repository's pyproject.toml says, read as data.
+
+    A commit's mistakes are noted; one's own must be mended.
+    """
     data = contents.get("pyproject.toml")
     if data is None or b"codeaudit" not in data:
         return Settings()

@@ -1,4 +1,7 @@
-"""Which rules run on which files: `[tool.codeaudit]` of a pyproject.toml, and the command line over it. Ruff's conventions."""
+"""Which rules run on which files: `[tool.codeaudit]` of a pyproject.toml, and the command line over it.
+
+Ruff's conventions.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ def github(check: Check) -> str:
     lines = []
     for problem in check.open:
         f = problem.finding
-        properties = f"file={_property(f.file)},line={f.line},endLine={problem.end_line},title={_property(f'{f.code} {problem.rule.name}')}"
+        title = _property(f"{f.code} {problem.rule.name}")
+        properties = f"file={_property(f.file)},line={f.line},endLine={problem.end_line},title={title}"
         lines.append(f"::{GITHUB_LEVEL[f.severity]} {properties}::{_message(f'{f.code} {f.message}')}\n")
     return "".join(lines)
 

@@ -22,9 +22,16 @@ HOME = "https://pypi.org/project/rl-codeaudit/"
 MOST_RESULTS, MOST_LOCATIONS, MOST_TAGS = 25_000, 100, 10
 IDENTITY = "codeauditFingerprint/v1"
 FAMILIES = {
-    "CA0": "comments", "CA1": "action-rule", "CA2": "procedure", "CA3": "seeding", "CA4": "reference", "CA5": "restarts",
-    "CA6": "statistics", "CA7": "dependencies", "CA8": "checkpoints",
-}  # fmt: skip
+    "CA0": "comments",
+    "CA1": "action-rule",
+    "CA2": "procedure",
+    "CA3": "seeding",
+    "CA4": "reference",
+    "CA5": "restarts",
+    "CA6": "statistics",
+    "CA7": "dependencies",
+    "CA8": "checkpoints",
+}
 PRECISION = {"error": "high", "warning": "high", "note": "medium"}
 
 

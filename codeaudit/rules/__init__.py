@@ -1,4 +1,7 @@
-"""Lint rules: what makes a reported return hard to interpret or to reproduce. One class per rule, one file per family."""
+"""Lint rules: what makes a reported return hard to interpret or to reproduce.
+
+One class per rule, one file per family.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ def all_rules() -> tuple[Rule, ...]:
     from codeaudit.rules.comments import RULES as comments
     from codeaudit.rules.figures import RULES as figures
     from codeaudit.rules.procedure import RULES as procedure
+    from codeaudit.rules.promises import RULES as promises
     from codeaudit.rules.reference import RULES as reference
     from codeaudit.rules.restarts import RULES as restarts
     from codeaudit.rules.seeding import RULES as seeding
@@ -27,6 +31,7 @@ def all_rules() -> tuple[Rule, ...]:
         comments,
         figures,
         procedure,
+        promises,
         reference,
         restarts,
         seeding,

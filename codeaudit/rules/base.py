@@ -55,7 +55,9 @@ class Subject:
 
     @cached_property
     def functions(self) -> list[Function]:
-        """The functions of the audited repository itself, unit tests left out; modules' own statements are functions."""
+        """The functions of the audited repository itself, unit tests left out; modules' own statements are
+        functions.
+        """
         return [f for f in self.audit.program.functions if not f.module.package and not is_test(f.module)]
 
     @cached_property

@@ -55,8 +55,8 @@ class UnpickledState(Rule):
     name = "unpickled-evaluation-state"
     message = "a policy, or what it is evaluated with, is read from a pickle"
     why = (
-        "To re-execute the evaluation somebody has to run whatever the file says. It also breaks with every renamed class. "
-        "Store tensors and numbers (safetensors, npz, JSON)."
+        "To re-execute the evaluation somebody has to run whatever the file says. It also breaks with every "
+        "renamed class. Store tensors and numbers (safetensors, npz, JSON)."
     )
     source = "https://docs.python.org/3/library/pickle.html (warning at its head)"
     good = ({"main.py": "import numpy as np\n\nstats = np.load('obs_rms.npz')\n"},)
@@ -77,7 +77,10 @@ class EvaluatedConfiguration(Rule):
     code = "CA803"
     name = "evaluated-configuration"
     message = "`eval()` runs text from an option or a file"
-    why = "A configuration is then a program: it can't be read as data, compared, or trusted. Use `ast.literal_eval` or a table of names."
+    why = (
+        "A configuration is then a program: it can't be read as data, compared, or trusted. Use "
+        "`ast.literal_eval` or a table of names."
+    )
     source = "https://docs.python.org/3/library/functions.html#eval"
     good = ({"main.py": "import ast\n\nkwargs = ast.literal_eval(text)\n"}, {"main.py": "net.eval()\n"})
     bad = ({"main.py": "import argparse\n\nargs = argparse.ArgumentParser().parse_args()\nalgo = eval(args.algo)\n"},)

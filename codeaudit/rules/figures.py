@@ -32,8 +32,8 @@ class StandardErrorBand(Rule):
     name = "unnamed-standard-error-band"
     message = "a shaded band of standard error, and no text says so"
     why = (
-        "A standard error shrinks with the number of runs and says how well the mean is known; readers take the band for the "
-        "spread between runs. Name it in the legend or the caption, or draw the spread."
+        "A standard error shrinks with the number of runs and says how well the mean is known; readers take the "
+        "band for the spread between runs. Name it in the legend or the caption, or draw the spread."
     )
     source = "https://arxiv.org/abs/1806.08295 (Colas et al., How Many Random Seeds?)"
     good = (
@@ -56,7 +56,7 @@ class StandardErrorBand(Rule):
                 for n in t.walk(site.function.module.file)
             ):
                 continue
-            said = "the band is a standard error (divided by a root of the number of runs), and no text in this file says so"
+            said = "the band is a standard error (a spread over the root of a count), and no text in this file says so"
             yield Hit(place(site.function, site.call), said, site.call.end_line)
 
 
@@ -64,7 +64,10 @@ class FewSeeds(Rule):
     code = "CA602"
     name = "few-seeds"
     message = "fewer than five seeds"
-    why = "With so few runs no test can find a difference of the usual size, and the interval that is drawn is mostly luck."
+    why = (
+        "With so few runs no test can find a difference of the usual size, and the interval that is drawn is "
+        "mostly luck."
+    )
     source = "https://arxiv.org/abs/1806.08295 (Colas et al., How Many Random Seeds?)"
     severity = "note"
     good = ({"main.py": "for seed in range(10):\n    train(seed)\n"}, {"main.py": "seeds = [1]\ntrain(seeds[0])\n"})
@@ -96,7 +99,10 @@ class FewResamples(Rule):
     code = "CA603"
     name = "few-resamples"
     message = "a bootstrap with a handful of resamples"
-    why = "The ends of a 95 % interval rest on the outermost resamples; with a few hundred or less they move from run to run."
+    why = (
+        "The ends of a 95 % interval rest on the outermost resamples; with a few hundred or less they move from "
+        "run to run."
+    )
     source = "https://docs.scipy.org/doc/scipy/reference/generated/scipy.stats.bootstrap.html (9999 by default)"
     good = ({"main.py": "from scipy.stats import bootstrap\n\nbootstrap((x,), f, n_resamples=9999)\n"},)
     bad = ({"main.py": "from scipy.stats import bootstrap\n\nbootstrap((x,), f, n_resamples=100)\n"},)
@@ -135,8 +141,8 @@ class PooledReevaluations(Rule):
     name = "pooled-reevaluations"
     message = "episodes of one agent are treated as independent runs in a test"
     why = (
-        "Episodes of the same weights share the luck of their training run. A test over pooled episodes answers a question "
-        "about these weights, not about the method, and its p-value is too small."
+        "Episodes of the same weights share the luck of their training run. A test over pooled episodes answers "
+        "a question about these weights, not about the method, and its p-value is too small."
     )
     source = "https://arxiv.org/abs/1904.06979 (Colas et al., A Hitchhiker's Guide to Statistical Comparisons of RL)"
     _main = """\
@@ -210,8 +216,14 @@ def _is_pooled(node: t.Node, function: Function, subject: Subject, site: CallSit
         given = positional(node)
         return len(given) == 1 and isinstance(given[0], t.Const) and given[0].value == -1
     if isinstance(node, t.Name):
-        return any(d.context.order < site.event.context.order and d.kind == "assign" and not d.selector and isinstance(d.value, t.Call)
-                   and _is_pooled(d.value, function, subject, site) for d in function.flow.definitions.get(node.id, ())[-1:])  # fmt: skip
+        return any(
+            d.context.order < site.event.context.order
+            and d.kind == "assign"
+            and not d.selector
+            and isinstance(d.value, t.Call)
+            and _is_pooled(d.value, function, subject, site)
+            for d in function.flow.definitions.get(node.id, ())[-1:]
+        )
     return False
 
 

@@ -99,8 +99,9 @@ class FirstFinished(Rule):
     name = "first-finished-episodes"
     message = "the first N episodes to finish in a vector environment are counted"
     why = (
-        "Short episodes finish first and so are counted more often than they occur. Where failing is quick the score is too "
-        "low, where succeeding is quick too high. A quota of episodes for each slot has no such bias."
+        "Short episodes finish first and so are counted more often than they occur. Where failing is quick the "
+        "score is too low, where succeeding is quick too high. A quota of episodes for each slot has no such "
+        "bias."
     )
     source = "https://github.com/DLR-RM/stable-baselines3/pull/447, https://github.com/chainer/chainerrl/issues/368"
     experiment = "first_finished_bias"
@@ -146,8 +147,8 @@ class BestEvaluation(Rule):
     name = "best-of-evaluations"
     message = "the best of several evaluations is kept"
     why = (
-        "The maximum of noisy evaluations is biased upwards, the more so the more evaluations there are. Select on one set "
-        "of episodes or levels and report another."
+        "The maximum of noisy evaluations is biased upwards, the more so the more evaluations there are. Select "
+        "on one set of episodes or levels and report another."
     )
     source = "https://arxiv.org/abs/2108.13264 (Agarwal et al., section on reporting the maximum over training)"
     severity = "note"
@@ -218,8 +219,13 @@ def _grows_per_slot(found: Found, loop: t.While, counted: str) -> bool:
     flow = found.rollout.function.flow
     results = set(found.rollout.results) | {"num_processes", "num_envs", "n_envs", "nenvs"}
     results.discard("_")
-    grown = [e.context for e in flow.calls
-             if isinstance(e.call.func, t.Attr) and e.call.func.name in ("append", "extend") and t.dotted(e.call.func.obj) == counted]  # fmt: skip
+    grown = [
+        e.context
+        for e in flow.calls
+        if isinstance(e.call.func, t.Attr)
+        and e.call.func.name in ("append", "extend")
+        and t.dotted(e.call.func.obj) == counted
+    ]
     grown += [d.context for d in flow.definitions.get(counted, ()) if d.kind == "augment"]
     for context in grown:
         if not any(x is loop for x in context.loops):
@@ -227,14 +233,19 @@ def _grows_per_slot(found: Found, loop: t.While, counted: str) -> bool:
         inner = [x for x in context.loops if isinstance(x, t.For) and x.line > loop.line]
         if not any(mentions(x.iter, results) for x in inner):
             continue
-        if not any(isinstance(test, t.Compare) and isinstance(test.left, t.Sub) and test.ops[0][0] in ("<", "<=")
-                   for guard, _ in context.guards for test in t.walk(guard)):  # fmt: skip
+        if not any(
+            isinstance(test, t.Compare) and isinstance(test.left, t.Sub) and test.ops[0][0] in ("<", "<=", ">", ">=")
+            for guard, _ in context.guards
+            for test in t.walk(guard)
+        ):
             return True
     return False
 
 
 def _slots(found: Found, frame: Frame, subject: Subject) -> int | None:
-    """How many slots the stepped environment has when the function is entered by this frame, where that is written down."""
+    """How many slots the stepped environment has when the function is entered by this frame, where that is written
+    down.
+    """
     for made in subject.audit.environments.made(found.rollout.environment, frame):
         call = made.call
         if call is None:

@@ -46,8 +46,8 @@ class NoFloor(Rule):
     name = "no-floor"
     message = "no return of a random policy is measured under the same harness"
     why = (
-        "A return says nothing without the return of uniform random play on the same levels with the same accounting of "
-        "episodes; an argmax policy can even fall below it. `codeaudit floor` measures it."
+        "A return says nothing without the return of uniform random play on the same levels with the same "
+        "accounting of episodes; an argmax policy can even fall below it. `codeaudit floor` measures it."
     )
     source = "https://arxiv.org/abs/1709.06009 (Machado et al., Revisiting the Arcade Learning Environment)"
     severity = "note"
@@ -70,8 +70,8 @@ class FixedNormalisation(Rule):
     name = "fixed-normalisation-constants"
     message = "returns are normalised by constants from elsewhere"
     why = (
-        "D4RL's normalised score divides by a random and an expert return that were measured once, with other versions and "
-        "another harness. Report the raw return as well, and a floor of your own."
+        "D4RL's normalised score divides by a random and an expert return that were measured once, with other "
+        "versions and another harness. Report the raw return as well, and a floor of your own."
     )
     source = "https://arxiv.org/abs/2004.07219 (Fu et al., D4RL, section 5)"
     severity = "note"
@@ -79,7 +79,10 @@ class FixedNormalisation(Rule):
     good = ({"main.py": "import d4rl\nimport gym\n\nenv = gym.make('hopper-medium-v2')\nprint(evaluate(env))\n"},)
     bad = (
         {
-            "main.py": "import d4rl\nimport gym\n\nenv = gym.make('hopper-medium-v2')\nprint(env.get_normalized_score(evaluate(env)))\n"
+            "main.py": (
+                "import d4rl\nimport gym\n\nenv = gym.make('hopper-medium-v2')\n"
+                "print(env.get_normalized_score(evaluate(env)))\n"
+            )
         },
     )
 

@@ -40,8 +40,8 @@ class CopiedGenerator(Rule):
     name = "copied-generator"
     message = "a copied environment is played again with a copy of its random generator"
     why = (
-        "Every copy then repeats the same random events, so restarts from one state look deterministic and the spread of "
-        "the return is underestimated. Give each copy a fresh, seeded generator."
+        "Every copy then repeats the same random events, so restarts from one state look deterministic and the "
+        "spread of the return is underestimated. Give each copy a fresh, seeded generator."
     )
     source = "https://numpy.org/doc/stable/reference/random/parallel.html"
     severity = "error"
@@ -61,7 +61,7 @@ class CopiedGenerator(Rule):
             if not name or not subject.audit.finder.looks_like_environment(call.args[0].value, function):
                 continue
             if _stepped(name, function, site.event.context.order) and not _reseeded(name, function):
-                said = f"`{name}` repeats the random events of the environment it is copied from: its generator is copied too"
+                said = f"`{name}` repeats the random events of the original: its generator is copied too"
                 yield Hit(place(function, call), said, call.end_line)
 
 
@@ -69,11 +69,17 @@ class HalfReplacedGenerator(Rule):
     code = "CA502"
     name = "half-replaced-generator"
     message = "MinAtar's generator is replaced in one of the two objects that hold it"
-    why = "The wrapper draws sticky actions and the game draws its events; each keeps a reference of its own to the generator."
+    why = (
+        "The wrapper draws sticky actions and the game draws its events; each keeps a reference of its own to "
+        "the generator."
+    )
     source = "https://github.com/kenjyoung/MinAtar/blob/master/minatar/environment.py (`seed` sets both)"
     severity = "error"
     experiment = "claims_hold"
-    _main = "import numpy as np\nfrom minatar import Environment\n\nenv = Environment('breakout')\nenv.random = np.random.RandomState(1)\n{inner}"
+    _main = (
+        "import numpy as np\nfrom minatar import Environment\n\nenv = Environment('breakout')\n"
+        "env.random = np.random.RandomState(1)\n{inner}"
+    )
     good = ({"main.py": _main.format(inner="env.env.random = env.random\n")},)
     bad = ({"main.py": _main.format(inner="")},)
 

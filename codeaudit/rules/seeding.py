@@ -101,8 +101,8 @@ class LevelsOverlap(Rule):
     name = "heldout-levels-overlap"
     message = "the held-out levels contain the training levels"
     why = (
-        "`num_levels=0` draws from all levels, those trained on among them. The share is small with 32-bit level seeds, but "
-        '"unseen levels" is not what was measured.'
+        "`num_levels=0` draws from all levels, those trained on among them. The share is small with 32-bit level "
+        'seeds, but "unseen levels" is not what was measured.'
     )
     source = "https://arxiv.org/abs/1912.01588 (Cobbe et al., ProcGen: the full distribution as the test set)"
     severity = "note"
@@ -160,7 +160,10 @@ class PartlySeeded(Rule):
     message = "some of the random generators in use are seeded and others are not"
     why = "A seed on the command line promises that a run can be repeated. One unseeded generator breaks that promise."
     source = "https://docs.pytorch.org/docs/stable/notes/randomness.html"
-    _main = "import random\n\nimport numpy as np\nimport torch\n\ntorch.manual_seed(1)\n{numpy}print(np.random.randint(10), torch.rand(1))\n"
+    _main = (
+        "import random\n\nimport numpy as np\nimport torch\n\ntorch.manual_seed(1)\n"
+        "{numpy}print(np.random.randint(10), torch.rand(1))\n"
+    )
     good = ({"main.py": _main.format(numpy="np.random.seed(1)\n")},)
     bad = ({"main.py": _main.format(numpy="")},)
 
@@ -221,12 +224,18 @@ class StickyAction(Rule):
     name = "minatar-sticky-action"
     message = "MinAtar's sticky action survives reset()"
     why = (
-        "With `sticky_action_prob` above 0 the first step of an episode may repeat the last action of the episode before: "
-        "episodes of one environment object aren't independent."
+        "With `sticky_action_prob` above 0 the first step of an episode may repeat the last action of the "
+        "episode before: episodes of one environment object aren't independent."
     )
-    source = "https://github.com/kenjyoung/MinAtar/blob/master/minatar/environment.py (`last_action` is set in __init__ only)"
+    source = (
+        "https://github.com/kenjyoung/MinAtar/blob/master/minatar/environment.py (`last_action` is set in "
+        "__init__ only)"
+    )
     severity = "note"
-    _main = "from minatar import Environment\n\nenv = Environment('breakout'{sticky})\nfor _ in range(10):\n    env.reset()\n    env.act(0)\n"
+    _main = (
+        "from minatar import Environment\n\nenv = Environment('breakout'{sticky})\n"
+        "for _ in range(10):\n    env.reset()\n    env.act(0)\n"
+    )
     good = ({"main.py": _main.format(sticky=", sticky_action_prob=0.0")},)
     bad = ({"main.py": _main.format(sticky="")},)
 
@@ -261,7 +270,10 @@ class SeedFromClock(Rule):
     code = "CA307"
     name = "seed-from-clock"
     message = "a generator is seeded from the clock"
-    why = "The seed is used once and kept nowhere, so the run can't be repeated. Draw it once, print it, store it with the result."
+    why = (
+        "The seed is used once and kept nowhere, so the run can't be repeated. Draw it once, print it, store it "
+        "with the result."
+    )
     source = "https://docs.pytorch.org/docs/stable/notes/randomness.html"
     good = ({"main.py": "import numpy as np\n\nnp.random.seed(1)\n"},)
     bad = ({"main.py": "import time\n\nimport numpy as np\n\nnp.random.seed(int(time.time()))\n"},)
@@ -326,7 +338,9 @@ def _draws_a_seed(site: CallSite) -> bool:
 
 
 def _level_sets(subject: Subject, site: CallSite) -> list[tuple[int, int]]:
-    """(start, count) of the level set in each way into the call, where both are known; ProcGen's defaults are 0 and 0."""
+    """(start, count) of the level set in each way into the call, where both are known; ProcGen's defaults are 0 and
+    0.
+    """
     if unpacks(site.call):
         return []
     found: set[tuple[int, int]] = set()

@@ -56,8 +56,8 @@ class SharedEnvironment(Rule):
     name = "shared-environment-object"
     message = "training and evaluation step the same environment object"
     why = (
-        "The evaluation breaks off the training episode, and the observation that training goes on with belongs to another "
-        "state. Normalisation statistics and random generators are shared too."
+        "The evaluation breaks off the training episode, and the observation that training goes on with belongs "
+        "to another state. Normalisation statistics and random generators are shared too."
     )
     source = "https://stable-baselines3.readthedocs.io/en/v2.7.0/guide/rl_tips.html (a separate test environment)"
     severity = "error"
@@ -109,13 +109,12 @@ main(load_agent(), [])
                     continue
                 caller = frame.parent.function
                 event = next((e for e in caller.flow.calls if e.call is frame.call), None)
-                same = [
-                    m
-                    for m in environments.made(found.rollout.environment, frame)
-                    if (id(m.call), m.frame.key) in training
-                ]
+                every = environments.made(found.rollout.environment, frame)
+                same = [m for m in every if (id(m.call), m.frame.key) in training]
                 if event is None or not event.context.loops or not same or same[0].place is None:
                     continue
+                if len(same) < len(every):
+                    continue  # shared in one branch only
                 if not _steps_in(subject, caller, event.context.loops[0]):
                     continue
                 said = f"`{call_text(frame.call)}` steps the environment that the training loop around it is using"
@@ -132,8 +131,8 @@ class UpdatesNormalisation(Rule):
     name = "evaluation-updates-normalisation"
     message = "the evaluation environment keeps its own, moving normalisation statistics"
     why = (
-        "The policy then sees observations scaled otherwise than in training, and otherwise at the end of the evaluation "
-        "than at its beginning. Share training's statistics and freeze them."
+        "The policy then sees observations scaled otherwise than in training, and otherwise at the end of the "
+        "evaluation than at its beginning. Share training's statistics and freeze them."
     )
     source = "https://stable-baselines3.readthedocs.io/en/v2.7.0/guide/vec_envs.html#vecnormalize"
     severity = "error"
@@ -172,8 +171,8 @@ class OldStepApi(Rule):
     name = "gymnasium-api"
     message = "this code assumes Gym's old interface on a Gymnasium environment"
     why = (
-        "Gymnasium's `step` gives five values, `reset` gives two and `seed` is an argument of `reset`. The old form raises, or "
-        "takes a truncated episode for a finished one."
+        "Gymnasium's `step` gives five values, `reset` gives two and `seed` is an argument of `reset`. The old "
+        "form raises, or takes a truncated episode for a finished one."
     )
     source = "https://gymnasium.farama.org/introduction/migration_guide/"
     severity = "error"
@@ -218,7 +217,10 @@ class ModeNotRestored(Rule):
     code = "CA207"
     name = "mode-not-restored"
     message = "the evaluation puts the network into evaluation mode and never back"
-    why = "Training goes on without dropout, with frozen normalisation statistics: from the first evaluation on, another experiment."
+    why = (
+        "Training goes on without dropout, with frozen normalisation statistics: from the first evaluation on, "
+        "another experiment."
+    )
     source = "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.eval"
     severity = "error"
     fixable = "unsafe"
@@ -246,8 +248,13 @@ class ModeNotRestored(Rule):
             if any(r.function is function for r in restoring):
                 continue
             callers = [c for c in subject.audit.resolver.callers(function) if not is_test(c.function.module)]
-            training = [c for c in callers if c.event.context.loops and _learns(c.event.context.loops, c.function)
-                        and not _made_here(holder, function)]  # fmt: skip
+            training = [
+                c
+                for c in callers
+                if c.event.context.loops
+                and _learns(c.event.context.loops, c.function)
+                and not _made_here(holder, function)
+            ]
             if not training or any(
                 r.function is c.function or _called_from(r.function, c.function, subject)
                 for r in restoring
@@ -256,8 +263,10 @@ class ModeNotRestored(Rule):
                 continue
             caller = training[0]
             said = f"`{call_text(call)}()` is never undone, and the training loop goes on from here"
-            evidence = (Evidence(place(function, call), "leaves training mode"),
-                        Evidence(place(caller.function, caller.call), "calls this between updates"))  # fmt: skip
+            evidence = (
+                Evidence(place(function, call), "leaves training mode"),
+                Evidence(place(caller.function, caller.call), "calls this between updates"),
+            )
             edit = Edit(
                 "restore_mode",
                 function.module.path,
@@ -288,8 +297,12 @@ def _made_by_gymnasium(name: str, function: Function, subject: Subject) -> bool:
 
 def _steps_in(subject: Subject, function: Function, loop: t.Node) -> bool:
     """Whether the loop itself steps a training environment."""
-    return any(f.rollout.function is function and f.use.kind == "training" and any(x is loop for x in f.rollout.event.context.loops)
-               for f in subject.rollouts)  # fmt: skip
+    return any(
+        f.rollout.function is function
+        and f.use.kind == "training"
+        and any(x is loop for x in f.rollout.event.context.loops)
+        for f in subject.rollouts
+    )
 
 
 def _bound_to(function: Function, event: CallEvent) -> list[str]:

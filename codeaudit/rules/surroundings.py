@@ -10,12 +10,27 @@ from codeaudit.rules.base import Hit, Rule, Subject
 
 # Import name → the names under which it is installed. These decide dynamics, rewards, random streams or numerics.
 DECISIVE: Mapping[str, str] = {
-    "gym": "gym", "gymnasium": "gymnasium", "procgen": r"procgen(?:-mirror)?", "minatar": "minatar", "ale_py": "ale[-_]py",
-    "atari_py": "atari[-_]py", "dm_control": "dm[-_]control", "mujoco": "mujoco", "mujoco_py": "mujoco[-_]py", "d4rl": "d4rl",
-    "torch": r"(?:py)?torch", "tensorflow": r"tensorflow(?:-gpu|-cpu)?", "jax": "jax", "gymnax": "gymnax", "envpool": "envpool",
-    "stable_baselines3": "stable[-_]baselines3", "gym_minigrid": "gym[-_]minigrid", "minigrid": "minigrid", "gym3": "gym3",
+    "gym": "gym",
+    "gymnasium": "gymnasium",
+    "procgen": r"procgen(?:-mirror)?",
+    "minatar": "minatar",
+    "ale_py": "ale[-_]py",
+    "atari_py": "atari[-_]py",
+    "dm_control": "dm[-_]control",
+    "mujoco": "mujoco",
+    "mujoco_py": "mujoco[-_]py",
+    "d4rl": "d4rl",
+    "torch": r"(?:py)?torch",
+    "tensorflow": r"tensorflow(?:-gpu|-cpu)?",
+    "jax": "jax",
+    "gymnax": "gymnax",
+    "envpool": "envpool",
+    "stable_baselines3": "stable[-_]baselines3",
+    "gym_minigrid": "gym[-_]minigrid",
+    "minigrid": "minigrid",
+    "gym3": "gym3",
     "highway_env": "highway[-_]env",
-}  # fmt: skip
+}
 LOCKS = re.compile(
     r"(^|/)(poetry\.lock|uv\.lock|Pipfile\.lock|pdm\.lock|conda-lock\.ya?ml|constraints[^/]*\.txt|requirements[^/]*\.lock)$"
 )
@@ -26,14 +41,14 @@ DECLARES = re.compile(
 )
 PYTHON = re.compile(
     r"(python_requires|requires-python|python_version|python\s*[=<>~!]=?\s*[\"']?[\d^~><=]|FROM\s+\S*python:|python-version|python3?\.\d+|"
-    r"Python :: 3\.\d|miniconda|py3\d)"
+    r"Python :: 3\.\d|miniconda|py3\d|python:\s*\n\s*-\s*[\"']?[23])"
 )
 GIT = re.compile(r"git\+\w+://[^\s\"'#;,\])\\]+")
 
 
 def declares(path: str) -> bool:
     """Whether a file says how the code is installed; its text is given to the rules."""
-    return bool(DECLARES.search(path))
+    return bool(DECLARES.search(path)) or ("/" not in path and path.endswith((".yml", ".yaml")))
 
 
 class UnpinnedDependencies(Rule):
@@ -41,8 +56,8 @@ class UnpinnedDependencies(Rule):
     name = "unpinned-dependencies"
     message = "nothing pins, or bounds, the versions that decide the results"
     why = (
-        "Dynamics, rewards, random streams and defaults of Gym, ProcGen and PyTorch changed between versions. Without a "
-        "version the published numbers belong to no code that can be installed."
+        "Dynamics, rewards, random streams and defaults of Gym, ProcGen and PyTorch changed between versions. "
+        "Without a version the published numbers belong to no code that can be installed."
     )
     source = "https://arxiv.org/abs/2003.12206 (Pineau et al., Improving Reproducibility in Machine Learning Research)"
     good = (
@@ -98,7 +113,10 @@ class NoPythonVersion(Rule):
     code = "CA703"
     name = "no-python-version"
     message = "no file says which Python the code was run with"
-    why = "Old reinforcement-learning packages install on few Python versions; without one the rest of the pins can't be used."
+    why = (
+        "Old reinforcement-learning packages install on few Python versions; without one the rest of the pins "
+        "can't be used."
+    )
     source = "https://packaging.python.org/en/latest/specifications/core-metadata/#requires-python"
     severity = "note"
     good = (
@@ -111,6 +129,8 @@ class NoPythonVersion(Rule):
 
     def check(self, subject: Subject) -> Iterator[Hit]:
         used = [where for name, where in subject.imported.items() if name in DECISIVE]
+        if all(where.file.endswith(".ipynb") for where in used):
+            return  # a notebook records its kernel
         if not used or any(PYTHON.search(text) for text in subject.texts.values()):
             return
         if any(re.search(r"(?i)\bpython ?[23]\.\d+", text) for text in subject.texts.values()):
@@ -133,7 +153,7 @@ def _pinned(name: str, text: str) -> bool:
             rf"(?im)(?<![\w-]){name}(?:\[[^\]]*\])?[\"']?\s*(?:={{1,3}}|@|:|~=)\s*[\"']?(?:={{2,3}}|[\^~])?v?\d", text
         )
         or re.search(
-            rf"(?im)(?<![\w-]){name}(?:\[[^\]]*\])?\s*(?:[<>=!]=?\s*[\d.]+\s*,\s*)*<=?\s*\d", text
+            rf"(?im)(?<![\w-]){name}(?:\[[^\]]*\])?\s*(?:[<>=!]=?\s*[\w.*]+\s*,\s*)*<=?\s*\d", text
         )  # an upper bound
         or re.search(rf"(?im)(?<![\w-]){name}[\w.-]*(?:\.git)?@[0-9a-f]{{7,40}}\b", text)
         or re.search(rf"(?im)(?<![\w-]){name}-\d[\w.]*\.(?:whl|tar\.gz)", text)

@@ -157,7 +157,7 @@ def test_text_in_strings_is_no_comment() -> None:
 
 
 def test_comments_in_notebooks_count_by_raw_line() -> None:
-    raw = b'{\n "cells": [{"cell_type": "code", "source": [\n  "x = torch.load(1)  # codeaudit: ignore[CA801] ours\\n"]}]\n}\n'
+    raw = b'{\n "cells": [{"source": [\n  "x = torch.load(1)  # codeaudit: ignore[CA801] ours\\n"]}]\n}\n'
     (found,) = find_ignores("a.ipynb", raw)
     assert (found.line, found.codes, found.reason) == (3, ("CA801",), "ours")
 
@@ -196,7 +196,7 @@ def test_a_baseline_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_baseline_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file|No such file"):
+    with pytest.raises(UserError, match=r"none\.json"):
         read_baseline(tmp_path / "none.json")
 
 

@@ -20,7 +20,9 @@ from codeaudit.snapshot import Skipped
 
 SOURCE = {
     "pkg/ünder/a b#c.py": "import torch\n\nx = torch.load('a.pt')\ny = torch.load(\n    'b.pt',\n)\n",
-    "main.py": "import torch\n\nz = torch.load('a.pt')  # codeaudit: ignore[CA801] our own file\nw = 1  # codeaudit: ignore\n",
+    "main.py": (
+        "import torch\n\nz = torch.load('a.pt')  # codeaudit: ignore[CA801] our own file\nw = 1  # codeaudit: ignore\n"
+    ),
 }
 INHERITED = next(rule for rule in all_rules() if rule.code == "CA101").bad[0]
 
