@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from codeaudit.evaluation.find import Found
 from codeaudit.evaluation.sites import Evidence, Place
+from codeaudit.evaluation.tools import Found
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Definition
 from codeaudit.program.frames import Frame, FunctionValue
@@ -177,6 +177,26 @@ def train(agent, test_env):
             )
         },
         {"main.py": _train.format(keep="        best = max(best, score)")},
+        {
+            "main.py": """\
+class Agent:
+    def evaluate(self):
+        state, done, total_reward = self.test_env.reset(), False, 0.0
+        while not done:
+            state, reward, done, _ = self.test_env.step(self.net(state).argmax())
+            total_reward += reward
+        if total_reward > self.best_score:
+            self.best_score = total_reward
+            self.save("best")
+
+    def train(self):
+        self.learn()
+        self.evaluate()
+
+
+Agent().train()
+"""
+        },
     )
 
     def check(self, subject: Subject) -> Iterator[Hit]:
@@ -188,7 +208,11 @@ def train(agent, test_env):
                     continue
                 for d in definitions:
                     score = _kept_best(d, name)
-                    if score is not None and d.context.loops and _is_evaluated(score, function, subject, evaluating, d):
+                    if score is None:
+                        continue
+                    # `self.best = score` at the end of the evaluation itself, or in the loop that calls it.
+                    kept = "." in name and (function.module.path, function.name) in evaluating
+                    if kept or (d.context.loops and _is_evaluated(score, function, subject, evaluating, d)):
                         said = f"`{name}` is the largest of several evaluations; as a score it is biased upwards"
                         yield Hit(Place(function.module.path, d.line), said)
 

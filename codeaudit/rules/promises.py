@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from codeaudit.evaluation import words
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
+from codeaudit.program.arguments import is_abstract
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
-from codeaudit.program.resolve import is_abstract
 from codeaudit.rules.action import AGENT, RULE_PARAMETER, at
 from codeaudit.rules.base import Hit, Rule, Subject, keyword, place
 
