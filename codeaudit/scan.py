@@ -115,7 +115,7 @@ def scan(
     sites = audit.sites()
     sites, corrections = correct(sites, {path: file.corrections for path, file in facts.files.items()})
     sites, predictions = predict(sites)
-    skipped = [*snapshot.skipped, *facts.skipped]
+    skipped = [*snapshot.skipped, *facts.skipped, *audit.failures]
     result = Scan(
         target=_target_info(target, snapshot),
         summary=summarise(sites),
@@ -123,8 +123,10 @@ def scan(
         findings=(),
         predictions=tuple(predictions),
         skipped=tuple(sorted(skipped, key=lambda s: (s.file, s.line or 0, s.reason))),
-        statistics=Statistics(facts.count, facts.parsed, facts.cached, facts.bytes, round(time.monotonic() - started, 3)),
-        notes=tuple([*corrections, *audit.notes]),
+        statistics=Statistics(
+            facts.count, facts.parsed, facts.cached, facts.bytes, round(time.monotonic() - started, 3)
+        ),
+        notes=(*corrections, *audit.notes),
         excerpts=_excerpts(snapshot, others, sites),
     )
     if key:
@@ -228,7 +230,7 @@ def _excerpts(
 
 
 @cached
-def _code_version() -> str:
+def code_version() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*")):
         if path.suffix in (".py", ".yaml"):
@@ -238,7 +240,7 @@ def _code_version() -> str:
 
 def _result_key(snapshot: Snapshot, others: Mapping[str, Snapshot], libraries: Sequence[Path]) -> str:
     """The identity of everything that a result depends on; empty where it can't be told cheaply."""
-    digest = hashlib.sha256(_code_version().encode())
+    digest = hashlib.sha256(code_version().encode())
     for name, source in (("", snapshot), *sorted(others.items())):
         digest.update(f"\0{name}\0{source.commit}\0{source.dirty}".encode())
         for entry in source.entries:
@@ -266,7 +268,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
-        return {_plain(k): _plain(v) for k, v in value.items()} if not value else {"": [[_plain(k), _plain(v)] for k, v in value.items()]}
+        return (
+            {_plain(k): _plain(v) for k, v in value.items()}
+            if not value
+            else {"": [[_plain(k), _plain(v)] for k, v in value.items()]}
+        )
     return value
 
 

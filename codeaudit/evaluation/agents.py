@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import re
 
-from codeaudit.evaluation.draws import Draw
+from codeaudit.evaluation.draw import Draw
 from codeaudit.evaluation.sites import Agent
 
-VALUE = re.compile(r"(dqn|rainbow|q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)", re.I)
-CONTINUOUS = re.compile(r"(ddpg|td3|(^|[^a-z])sac([^a-z]|$)|soft_?actor|redq|drq|curl|awac|iql|(^|[^a-z])cql|bear|bcq|naf|crossq|tqc|d4pg|mpo|edac|lb_?sac|sunrise|droq|bro|rebrac|rad_?sac|sacae|sac_ae|svea|soda|spr_?sac|her([^a-z]|$)|td7|awr|proto|spot|iris_?sac|xql|dmpo)", re.I)
-MODEL_BASED = re.compile(r"(dreamer|planet|mbpo|muzero|pets|world_?model|td_?mpc|(^|[^a-z])mpc|simple_?world|slac|rssm|iris)", re.I)
-OTHER = re.compile(r"((^|[^a-z])bc([^a-z]|$)|behaviou?r(al)?_?clon|decision_?transformer|(^|[^a-z])dt([^a-z]|$)|imitation|evolution|(^|[^a-z])es([^a-z]|$)|cem|dagger|scripted|heuristic|oracle)", re.I)
-GRADIENT = re.compile(r"(ppo|a2c|a3c|trpo|acktr|vpg|reinforce|policy_?gradient|actor_?critic|impala|ppg|daac|idaac|drac|plr|ucb|acer|vtrace|pg|vsop)", re.I)
+VALUE = re.compile(
+    r"(dqn|rainbow|q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)",
+    re.I,
+)
+CONTINUOUS = re.compile(
+    r"(ddpg|td3|(^|[^a-z])sac([^a-z]|$)|soft_?actor|redq|drq|curl|awac|iql|(^|[^a-z])cql|bear|bcq|naf|crossq|tqc|d4pg|mpo|edac|lb_?sac|sunrise|droq|bro|rebrac|rad_?sac|sacae|sac_ae|svea|soda|spr_?sac|her([^a-z]|$)|td7|awr|proto|spot|iris_?sac|xql|dmpo)",
+    re.I,
+)
+MODEL_BASED = re.compile(
+    r"(dreamer|planet|mbpo|muzero|pets|world_?model|td_?mpc|(^|[^a-z])mpc|simple_?world|slac|rssm|iris)", re.I
+)
+OTHER = re.compile(
+    r"((^|[^a-z])bc([^a-z]|$)|behaviou?r(al)?_?clon|decision_?transformer|(^|[^a-z])dt([^a-z]|$)|imitation|evolution|(^|[^a-z])es([^a-z]|$)|cem|dagger|scripted|heuristic|oracle)",
+    re.I,
+)
+GRADIENT = re.compile(
+    r"(ppo|a2c|a3c|trpo|acktr|vpg|reinforce|policy_?gradient|actor_?critic|impala|ppg|daac|idaac|drac|plr|ucb|acer|vtrace|pg|vsop)",
+    re.I,
+)
 
 
 def _words(text: str) -> str:
@@ -25,7 +39,13 @@ def agent_of(rule: str, draws: list[Draw], owners: list[str], function: str, pat
     if rule == "uniform_random" and all(d.rule == "uniform_random" for d in draws):
         return "random"
     parts = path.split("/")
-    nearest = [*owners, *[d.owner for d in draws if d.owner], function, parts[-1].rpartition(".")[0], *reversed(parts[:-1])]
+    nearest = [
+        *owners,
+        *[d.owner for d in draws if d.owner],
+        function,
+        parts[-1].rpartition(".")[0],
+        *reversed(parts[:-1]),
+    ]
     by_draw = any(d.value_based for d in draws)
     squashed = any(d.squashed for d in draws)
     deterministic = bool(draws) and all(d.rule in ("network", "noisy") and not d.value_based for d in draws)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.draws import Decision, Draw, Tracer
+from codeaudit.evaluation.draw import Decision, Draw
+from codeaudit.evaluation.draws import Tracer
 from codeaudit.evaluation.rollouts import Rollout, Selection
 from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
+from codeaudit.program.folding import Known, Origin
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import last_name
-from codeaudit.program.values import Known, Origin
 
 FROM_ORIGIN = {
     "literal": "explicit", "default": "inherited_default", "option": "config", "mode": "hard_coded", "library": "framework_default",
@@ -56,7 +57,7 @@ class Classifier:
             # What happens between the selection and the step may add noise, or be all that can be seen.
             whole = self.tracer.draws(rollout.action, frame, rollout.event.context)
             added = [d for d in whole if d.rule == "noisy" or any(x.test == 0 for x in d.decisions)]
-            if (added or not draws) and len(rollout.selections) == 1 or not draws and whole:
+            if ((added or not draws) and len(rollout.selections) == 1) or (not draws and whole):
                 node, use, selector = rollout.action, rollout.event.context, ()
                 draws = added or whole
         draws = [self._under(selection, rollout, d, frame) for d in draws]
@@ -89,7 +90,9 @@ class Classifier:
                     return True
         return False
 
-    def _grouped(self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame) -> list[Classified]:
+    def _grouped(
+        self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame
+    ) -> list[Classified]:
         by_owner: dict[tuple[str, str], list[Draw]] = {}
         exploring = [d for d in draws if d.chance == "random" and d.rule == "uniform_random"]
         for d in draws:
@@ -105,10 +108,14 @@ class Classifier:
                 out.append(made)
         if not out:
             place = Place(frame.function.module.path, selection.node.line)
-            return [Classified("unknown", "unknown", frame, unknown="the action can't be followed to a draw", sink=place)]
+            return [
+                Classified("unknown", "unknown", frame, unknown="the action can't be followed to a draw", sink=place)
+            ]
         return out
 
-    def _one(self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame) -> Classified | None:
+    def _one(
+        self, draws: list[Draw], alternatives: list[Draw], selection: Selection, frame: Frame
+    ) -> Classified | None:
         here = Place(frame.function.module.path, selection.node.line)
         exploring = [d for d in draws if d.chance == "random" and d.rule == "uniform_random"]
         acting = [d for d in draws if d not in exploring]
@@ -165,7 +172,9 @@ class Classifier:
             provenance,
             frame,
             tuple(acting),
-            float(epsilon.value) if rule == "epsilon_greedy" and epsilon and isinstance(epsilon.value, (int, float)) else None,
+            float(epsilon.value)
+            if rule == "epsilon_greedy" and epsilon and isinstance(epsilon.value, (int, float))
+            else None,
             default_site,
             sink,
             evidence,
@@ -202,7 +211,12 @@ class Classifier:
     def _is_internal(self, decision: Decision, main: Draw, frame: Frame) -> bool:
         """A literal that the callee holds itself is no choice of the caller's."""
         origin = decision.origin
-        return origin.kind == "literal" and not origin.trail and origin.file == main.file and main.function is not frame.function
+        return (
+            origin.kind == "literal"
+            and not origin.trail
+            and origin.file == main.file
+            and main.function is not frame.function
+        )
 
     def _shared_with_training(self, rule: str, main: Draw, frame: Frame) -> bool:
         if main.function is frame.function and not main.path:
@@ -213,15 +227,13 @@ class Classifier:
 
     def learn_training(self, rollout: Rollout, frames: list[Frame]) -> None:
         """Remember which draws a training rollout uses, so that an evaluation that shares them can be told."""
-        for selection in rollout.selections:
-            for frame in frames[:4]:
-                for d in self.tracer.draws(rollout.action, frame, rollout.event.context):
-                    rule = "greedy" if d.rule == "network" else d.rule
-                    if d.chance == "other":
-                        rule = "epsilon_greedy"
-                    self.training_draws.setdefault((d.file, d.line), set()).add(rule)
-                    self.training_functions |= d.through
-            break
+        for frame in frames[:4]:
+            for d in self.tracer.draws(rollout.action, frame, rollout.event.context):
+                rule = "greedy" if d.rule == "network" else d.rule
+                if d.chance == "other":
+                    rule = "epsilon_greedy"
+                self.training_draws.setdefault((d.file, d.line), set()).add(rule)
+                self.training_functions |= d.through
 
     def _evidence(self, main: Draw, deciding: Decision | None, here: Place, rule: str) -> tuple[Evidence, ...]:
         steps = [Evidence(here, "selects the action")]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from codeaudit.program.arguments import is_abstract
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Value
 from codeaudit.program.index import CallSite, Function
-from codeaudit.program.resolve import Resolver, is_abstract
+from codeaudit.program.resolve import Resolver
 
 MAX_CALLERS = 10
 MAX_CONTEXTS = 24
@@ -51,9 +52,7 @@ def _roots(function: Function, resolver: Resolver) -> list[Frame]:
     if function.owner is None:
         return [Frame(function)]
     # A method that nobody calls by a name we can follow: its own class, or the classes that inherit it.
-    concrete = [
-        sub for sub in resolver.subclasses(function.owner) if resolver.method(sub, function.name) is function
-    ]
+    concrete = [sub for sub in resolver.subclasses(function.owner) if resolver.method(sub, function.name) is function]
     made = [_made(info, resolver) for info in (function.owner, *concrete)]
     instances = [m for group in made for m in group]
     if instances:

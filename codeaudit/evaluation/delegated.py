@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from codeaudit.evaluation import words
 from codeaudit.evaluation.agents import agent_of
 from codeaudit.evaluation.contexts import contexts
@@ -11,38 +9,36 @@ from codeaudit.evaluation.environments import Made
 from codeaudit.evaluation.purpose import UNIT_TEST
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
+from codeaudit.evaluation.tools import Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
+from codeaudit.program.folding import Known, Origin
 from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, Library, Value
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.libraries import LibraryCall, Slot
-from codeaudit.program.values import Known, Origin
-
-if TYPE_CHECKING:
-    from codeaudit.evaluation.find import Audit
 
 PROVENANCE = {"literal": "explicit", "default": "inherited_default", "option": "config", "mode": "hard_coded"}
 
 
-def delegated_sites(audit: Audit) -> list[EvaluationSite]:
+def delegated_sites(audit: Tools) -> list[EvaluationSite]:
     sites: list[EvaluationSite] = []
     for function in audit.program.functions:
         path = function.module.path
         if function.module.package or UNIT_TEST.search(path):
             continue
         for event in function.flow.calls:
-            model = matching(audit, event.call, function)
-            if model is None or model.kind == "action" or audit.is_dead(function):
-                continue
-            site = _training_site(audit, model, event, function) if model.kind == "training" else None
-            if model.kind == "evaluation":
-                site = _evaluation_site(audit, model, event, function)
-            if site is not None:
-                sites.append(site)
+            with audit.one_at_a_time(function):
+                model = matching(audit, event.call, function)
+                if model is None or model.kind == "action" or audit.is_dead(function):
+                    continue
+                build = _training_site if model.kind == "training" else _evaluation_site
+                site = build(audit, model, event, function)
+                if site is not None:
+                    sites.append(site)
     return sites
 
 
-def matching(audit: Audit, call: t.Call, function: Function) -> LibraryCall | None:
+def matching(audit: Tools, call: t.Call, function: Function) -> LibraryCall | None:
     """The model of the library call that this is; a class of the program that derives from a library's counts as it."""
     name = last_name(call.func)
     models = audit.libraries.by_name.get(name, [])
@@ -94,7 +90,7 @@ def named(dotted: str, models: list[LibraryCall]) -> LibraryCall | None:
     return None
 
 
-def slot_of(audit: Audit, call: t.Call, slot: Slot | None, frame: Frame) -> tuple[t.Node, Frame] | None:
+def slot_of(audit: Tools, call: t.Call, slot: Slot | None, frame: Frame) -> tuple[t.Node, Frame] | None:
     """The expression passed for a parameter, and the frame to read it in."""
     if slot is None:
         return None
@@ -129,7 +125,7 @@ def rule_of(model: LibraryCall, known: Known | None) -> str:
     return model.when_true if value else model.when_false
 
 
-def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, function: Function) -> EvaluationSite | None:
+def _evaluation_site(audit: Tools, model: LibraryCall, event: CallEvent, function: Function) -> EvaluationSite | None:
     call = event.call
     frames = contexts(function, audit.resolver)
     frame = frames[0]
@@ -161,10 +157,14 @@ def _evaluation_site(audit: Audit, model: LibraryCall, event: CallEvent, functio
     return _site(audit, model, event, function, frame, rule, provenance, default_site, origin, made, model.procedure)
 
 
-def _policy_rule(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:
+def _policy_rule(audit: Tools, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:
     """The rule that the agent itself carries, as the library's evaluator leaves it."""
     policy = slot_of(audit, call, model.policy, frame)
-    made = [v.call for v in audit.resolver.types(*policy) if isinstance(v, Library) and v.call] if policy is not None else []
+    made = (
+        [v.call for v in audit.resolver.types(*policy) if isinstance(v, Library) and v.call]
+        if policy is not None
+        else []
+    )
     beside = [e.call for e in frame.function.flow.calls if model.policy is not None and e.call is not call]
     for candidate in (*made, *beside):  # set where the agent is made, or where its policy is
         for arg in candidate.args:
@@ -176,20 +176,22 @@ def _policy_rule(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -
     return ("sampled" if agent == "policy_gradient" else "greedy"), "framework_default", None
 
 
-def _names(audit: Audit, model: LibraryCall, call: t.Call, frame: Frame) -> list[str]:
+def _names(audit: Tools, model: LibraryCall, call: t.Call, frame: Frame) -> list[str]:
     """What the library's call and its policy are called: `DQN` in `DQN.load(path)`."""
     policy = slot_of(audit, call, model.policy, frame)
     names = [last_name(policy[0])] if policy is not None else []
     values = [*(audit.resolver.types(*policy) if policy is not None else []), *audit.resolver.types(call.func, frame)]
     for value in values:
         if isinstance(value, Library):
-            names.extend(part for part in value.name.split(".")[1:] if part not in ("train", "common", "training", "agents"))
+            names.extend(
+                part for part in value.name.split(".")[1:] if part not in ("train", "common", "training", "agents")
+            )
         elif isinstance(value, Instance):
             names.append(value.info.name)
     return [n for n in names if n]
 
 
-def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function: Function) -> EvaluationSite | None:
+def _training_site(audit: Tools, model: LibraryCall, event: CallEvent, function: Function) -> EvaluationSite | None:
     """A library's training loop is a site where it is given a held-out environment to step."""
     call = event.call
     for frame in contexts(function, audit.resolver):
@@ -199,7 +201,7 @@ def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function:
                 continue
             for made in audit.environments.made(*node):
                 marked = slot is not None and slot.of_receiver and any(words.HELDOUT_NAME.search(n) for n in made.names)
-                switched = marked or made.call is not None and audit.environments.test_switch(made.call, made.frame)
+                switched = marked or (made.call is not None and audit.environments.test_switch(made.call, made.frame))
                 if separate or switched:
                     return _site(audit, model, event, function, frame, rule_of(model, None), "training_sampler", None, None,
                                  [made], model.procedure)  # fmt: skip
@@ -207,7 +209,7 @@ def _training_site(audit: Audit, model: LibraryCall, event: CallEvent, function:
 
 
 def _site(
-    audit: Audit,
+    audit: Tools,
     model: LibraryCall,
     event: CallEvent,
     function: Function,
@@ -227,7 +229,11 @@ def _site(
     evidence = [Evidence(Place(path, call.line), f"hands the evaluation to {model.library} (`{model.name}`)")]
     if origin is not None:
         evidence.extend(Evidence(Place(f, n), what) for f, n, what in origin.trail)
-        evidence.append(Evidence(Place(origin.file, origin.line), f"decides `{model.parameter.name if model.parameter else model.name}`"))
+        evidence.append(
+            Evidence(
+                Place(origin.file, origin.line), f"decides `{model.parameter.name if model.parameter else model.name}`"
+            )
+        )
     place = next((m.place for m in made if m.place is not None), None)
     if place is not None:
         evidence.append(Evidence(place, "makes the environment"))
@@ -248,7 +254,9 @@ def _site(
         role=role,  # type: ignore[arg-type]
         confidence="high" if rule != "unknown" else "low",
         evidence=tuple(evidence),
-        unknown="" if rule != "unknown" else f"the value of `{model.parameter.name if model.parameter else ''}` isn't known",
+        unknown=""
+        if rule != "unknown"
+        else f"the value of `{model.parameter.name if model.parameter else ''}` isn't known",
         epsilon=model.epsilon if rule == "epsilon_greedy" else None,
         default_site=default_site,
         env_site=place,

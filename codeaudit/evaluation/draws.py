@@ -5,65 +5,27 @@ Each draw comes with the decisions on the way: the conditions that led to it and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from codeaudit.evaluation import words
+from codeaudit.evaluation.chances import dispatch_word
+from codeaudit.evaluation.draw import Decision, Draw
+from codeaudit.evaluation.sinks import Sinks
 from codeaudit.facts import tree as t
+from codeaudit.program.arguments import accepts, is_abstract
 from codeaudit.program.flow import Context, Definition, Guard, Selector
+from codeaudit.program.folding import Known
 from codeaudit.program.frames import Frame, FunctionValue, Instance, LambdaValue, Library, Value
 from codeaudit.program.index import Function, last_name
-from codeaudit.program.libraries import Libraries
-from codeaudit.program.resolve import Resolver, accepts, is_abstract, reaching
-from codeaudit.program.values import Evaluator, Known, Origin
+from codeaudit.program.reaching import reaching
 
 MAX_DEPTH = 16
 MAX_DRAWS = 24
+BUDGET = 6000  # steps for one question: hostile code must not cost more
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A condition or an amount that shaped the draw, and who decided it."""
-
-    file: str
-    line: int
-    origin: Origin
-    what: str
-    test: int = 0  # the identity of the condition; 0 for an amount (a scale, an epsilon), which always matters
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One way in which the action may be produced."""
-
-    rule: str  # sampled, greedy, uniform_random, noisy, network (an output with nothing drawn), unknown
-    file: str
-    line: int
-    function: Function
-    decisions: tuple[Decision, ...] = ()
-    epsilon: Known | None = None
-    epsilon_test: tuple[str, int] | None = None
-    chance: str = ""  # "random" on the branch that an epsilon test takes, "other" on the other one
-    value_based: bool = False
-    path: tuple[tuple[str, int, str], ...] = ()  # calls entered on the way
-    owner: str = ""  # the class whose policy it is
-    sure: bool = True
-    squashed: bool = False
-    dispatch: str = ""  # the name of the agent that a branch is for, as the code compares it
-    doubt: int = 0  # undecided conditions on the way
-    why: str = ""
-    guards: frozenset[tuple[int, bool]] = field(default=frozenset(), repr=False)  # conditions on the way, decided or not
-    through: frozenset[int] = field(default=frozenset(), repr=False)  # ids of the functions entered
-
-
-class Tracer:
-    def __init__(self, resolver: Resolver, evaluator: Evaluator, libraries: Libraries) -> None:
-        self.resolver = resolver
-        self.evaluator = evaluator
-        self.libraries = libraries
-        self.program = resolver.program
-        self.unpruned = False
-
-    # --- entry ------------------------------------------------------------------------------------------------------
+class Tracer(Sinks):
+    """Follows an action back to its draws."""
 
     def draws(self, node: t.Node, frame: Frame, use: Context | None, selector: Selector = ()) -> list[Draw]:
         """All ways in which an expression's value may be drawn."""
@@ -78,8 +40,6 @@ class Tracer:
             return self.draws(node, frame, use, selector)
         finally:
             self.unpruned = False
-
-    # --- following a value ------------------------------------------------------------------------------------------
 
     def _trace(self, node: t.Node, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         self._budget -= 1
@@ -154,7 +114,11 @@ class Tracer:
             function = function.outer
             current = current.closure or (Frame(function) if function else None)
         definitions = frame.function.module.body.flow.definitions.get(node.id, [])
-        return self._definitions(definitions, selector, Frame(frame.function.module.body), None, depth) if definitions else []
+        return (
+            self._definitions(definitions, selector, Frame(frame.function.module.body), None, depth)
+            if definitions
+            else []
+        )
 
     def _definitions(
         self, definitions: list[Definition], selector: Selector, frame: Frame, use: Context | None, depth: int
@@ -193,10 +157,15 @@ class Tracer:
         # A field of a result: `output.action`, `agent_output.actions`.
         return self._trace(node.obj, (node.name, *selector), frame, use, depth + 1)
 
-    # --- choices ----------------------------------------------------------------------------------------------------
-
     def _choose(
-        self, test: t.Node, body: t.Node, orelse: t.Node, selector: Selector, frame: Frame, use: Context | None, depth: int
+        self,
+        test: t.Node,
+        body: t.Node,
+        orelse: t.Node,
+        selector: Selector,
+        frame: Frame,
+        use: Context | None,
+        depth: int,
     ) -> list[Draw]:
         draws: list[Draw] = []
         for branch, held in ((body, True), (orelse, False)):
@@ -206,13 +175,6 @@ class Tracer:
             for d in self._trace(branch, selector, frame, use, depth + 1):
                 draws.append(self._decided(d, (guard,), frame))
         return draws
-
-    def _feasible(self, guard: Guard, frame: Frame) -> bool | None:
-        if self.unpruned:
-            return None
-        if dispatch_word(guard[0]):
-            return None  # one line may serve several agents: each is looked at
-        return self.evaluator.holds(guard, frame)[0]
 
     def _decided(self, draw: Draw, guards: tuple[Guard, ...], frame: Frame) -> Draw:
         """The draw with the conditions it stands under added to its decisions."""
@@ -250,68 +212,6 @@ class Tracer:
             return isinstance(test.ops[0][1], t.Const) and test.ops[0][1].value is None
         return False
 
-    def epsilon_of(self, test: t.Node, frame: Frame, depth: int = 0) -> tuple[t.Node, Frame, bool] | None:
-        """The amount compared with a random number, the frame to read it in, and whether True means "explore"."""
-        if depth > 4:
-            return None
-        if isinstance(test, t.Unary) and test.op == "not":
-            inner = self.epsilon_of(test.value, frame, depth + 1)
-            return (inner[0], inner[1], not inner[2]) if inner else None
-        if isinstance(test, t.Bool):
-            for side, other in ((test.left, test.right), (test.right, test.left)):
-                inner = self.epsilon_of(side, frame, depth + 1)
-                if inner is not None:
-                    known = self.evaluator.evaluate(other, frame)
-                    if known is not None and test.op == "and" and not known.value:
-                        return None
-                    return inner
-            return None
-        if isinstance(test, t.Compare) and len(test.ops) == 1:
-            op, right = test.ops[0]
-            if self._is_random(test.left, frame) and op in ("<", "<=", ">", ">="):
-                return right, frame, op in ("<", "<=")
-            if op in ("==", "is") and isinstance(right, t.Const) and right.value in (1, True) and isinstance(test.left, t.Call):
-                return self.epsilon_of(test.left, frame, depth + 1)
-            if self._is_random(right, frame) and op in ("<", "<=", ">", ">="):
-                return test.left, frame, op in (">", ">=")
-            return None
-        if isinstance(test, t.Name):
-            found = self.resolver.definitions(test.id, frame)
-            if found and len(found[0]) == 1 and found[0][0].kind == "assign":
-                return self.epsilon_of(found[0][0].value, found[1], depth + 1)
-        if isinstance(test, t.Call):
-            if last_name(test.func) in ("binomial", "bernoulli") and test.args:
-                return test.args[-1].value, frame, True
-            for target in self.resolver.targets(test, frame)[:2]:
-                if isinstance(target, FunctionValue):
-                    inner_frame = self.resolver.enter(target, test, frame)
-                    if inner_frame is None:
-                        continue
-                    for event in target.function.flow.returns:
-                        if event.value is None:
-                            continue
-                        if any(self.evaluator.holds(g, inner_frame)[0] is False for g in event.context.guards):
-                            continue
-                        inner = self.epsilon_of(event.value, inner_frame, depth + 1)
-                        if inner is not None:
-                            return inner
-        return None
-
-    def _is_random(self, node: t.Node, frame: Frame) -> bool:
-        if isinstance(node, t.Call):
-            name = last_name(node.func)
-            if name in words.CONVERSIONS and isinstance(node.func, t.Attr):
-                return self._is_random(node.func.obj, frame)
-            return name in words.RANDOM_CALLS
-        if isinstance(node, t.Name):
-            found = self.resolver.definitions(node.id, frame)
-            return bool(found) and any(isinstance(d.value, t.Call) and self._is_random(d.value, frame) for d in found[0])
-        if isinstance(node, t.Sub):
-            return self._is_random(node.obj, frame)
-        return False
-
-    # --- arithmetic -------------------------------------------------------------------------------------------------
-
     def _operation(self, node: t.Op, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         left = self._trace(node.left, selector, frame, use, depth + 1)
         right = self._trace(node.right, selector, frame, use, depth + 1)
@@ -319,17 +219,23 @@ class Tracer:
             for other in (node.right, node.left):
                 noise = self._noise(other, frame)
                 if noise is not None and not isinstance(noise, Known) and self._is_learned(other, frame):
-                    return [self._draw("sampled", node, frame, why="mean plus noise of the policy's own scale is a sample")]
+                    return [
+                        self._draw("sampled", node, frame, why="mean plus noise of the policy's own scale is a sample")
+                    ]
             for mine, other in ((left, node.right), (right, node.left)):
                 noise = self._noise(other, frame)
                 if mine and noise is not None:
                     scale = noise if isinstance(noise, Known) else None
                     if scale is not None and isinstance(scale.value, (int, float)) and scale.value == 0:
-                        decision = Decision(frame.function.module.path, node.line, scale.origin, "the noise is scaled to zero")
+                        decision = Decision(
+                            frame.function.module.path, node.line, scale.origin, "the noise is scaled to zero"
+                        )
                         return [replace(d, decisions=(*d.decisions, decision)) for d in mine]
-                    decisions = ()
+                    decisions: tuple[Decision, ...] = ()
                     if scale is not None:
-                        decisions = (Decision(frame.function.module.path, node.line, scale.origin, "the noise's scale"),)
+                        decisions = (
+                            Decision(frame.function.module.path, node.line, scale.origin, "the noise's scale"),
+                        )
                     return [
                         replace(d, rule="noisy", file=frame.function.module.path, line=node.line,
                                 decisions=(*d.decisions, *decisions))
@@ -337,72 +243,6 @@ class Tracer:
                         for d in mine
                     ]  # fmt: skip
         return left + right
-
-    def _is_learned(self, node: t.Node, frame: Frame) -> bool:
-        """Noise whose size the network gives (`mu + std * eps`): a reparameterised sample, not exploration noise."""
-        for part, _ in self._expanded(node, frame, None):
-            if isinstance(part, (t.Name, t.Attr)) and words.LEARNED_SCALE.search(last_name(part)):
-                return True
-        return False
-
-    def _noise(self, node: t.Node, frame: Frame, depth: int = 0) -> Known | bool | None:
-        """The scale of a noise term (Known), True for noise of unknown scale, None for no noise."""
-        if depth > 4:
-            return None
-        if isinstance(node, t.Op):
-            sides = [self._noise(side, frame, depth + 1) for side in (node.left, node.right)]
-            if node.op in ("*", "/") and any(side is not None for side in sides):
-                for side, other in ((sides[0], node.right), (sides[1], node.left)):
-                    if side is not None:
-                        amount = self.evaluator.evaluate(other, frame)
-                        return amount if amount is not None else (self._origin_inside(other, frame) or side)
-            return next((s for s in sides if s is not None), None)
-        if isinstance(node, t.Call):
-            name = last_name(node.func)
-            if name in words.CONVERSIONS and isinstance(node.func, t.Attr):
-                inner = self._noise(node.func.obj, frame, depth + 1)
-                if inner is None and node.args:
-                    inner = self._noise(node.args[0].value, frame, depth + 1)
-                return inner
-            if name in words.GAUSSIAN or (name in ("sample", "uniform") and words.NOISE_NAME.search(t.dotted(node.func) or "")):
-                scale = next((a.value for a in node.args if a.name in ("scale", "std", "stddev")), None)
-                positional = [a.value for a in node.args if not a.name]
-                if scale is None and name in ("normal", "gauss", "laplace") and len(positional) >= 2:
-                    scale = positional[1]
-                if scale is not None:
-                    known = self.evaluator.evaluate(scale, frame)
-                    return known if known is not None else (self._origin_inside(scale, frame) or True)
-                return True
-            if words.NOISE_NAME.search(t.dotted(node.func) or name):
-                return True
-            if name in words.CONVERSIONS and node.args:
-                return self._noise(node.args[0].value, frame, depth + 1)
-            return None
-        if isinstance(node, t.Name):
-            found = self.resolver.definitions(node.id, frame)
-            if found:
-                for d in found[0]:
-                    if d.kind == "assign":
-                        noise = self._noise(d.value, found[1], depth + 1)
-                        if noise is not None:
-                            return noise
-            return True if words.NOISE_NAME.search(node.id) and found else None
-        if isinstance(node, t.Attr) and words.NOISE_NAME.search(node.name):
-            return True
-        if isinstance(node, t.Sub):
-            return self._noise(node.obj, frame, depth + 1)
-        return None
-
-    def _origin_inside(self, node: t.Node, frame: Frame) -> Known | None:
-        """Whose choice an amount of unknown size is: the parameter or option named in it."""
-        for part in t.walk(node):
-            if isinstance(part, (t.Name, t.Attr)):
-                known = self.evaluator.evaluate(part, frame)
-                if known is not None and isinstance(known.value, (int, float)) and not isinstance(known.value, bool):
-                    return known
-        return None
-
-    # --- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, node: t.Call, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         name = last_name(node.func)
@@ -427,7 +267,9 @@ class Tracer:
             if "sess" in last_name(receiver).lower():
                 # A tensor with nothing drawn on the way to it is an output of the network that this very call runs.
                 return [
-                    replace(d, file=frame.function.module.path, line=node.line) if d.rule == "network" and not d.guards else d
+                    replace(d, file=frame.function.module.path, line=node.line)
+                    if d.rule == "network" and not d.guards
+                    else d
                     for d in self._trace(node.args[0].value, selector, frame, use, depth + 1)
                 ]
         built = self._built(node, selector, frame, depth)
@@ -439,7 +281,13 @@ class Tracer:
         entered = False
         for value, sure in targets:
             if isinstance(value, LambdaValue):
-                inner = Frame(value.frame.function, value.frame.parent, value.frame.call, value.frame.receiver, value.frame.closure)
+                inner = Frame(
+                    value.frame.function,
+                    value.frame.parent,
+                    value.frame.call,
+                    value.frame.receiver,
+                    value.frame.closure,
+                )
                 draws.extend(self._trace(value.node.body, selector, inner, None, depth + 1))
                 entered = True
             elif isinstance(value, FunctionValue):
@@ -464,9 +312,11 @@ class Tracer:
         if library is not None and _is_object_call(node, library):
             return [self._draw("network", node, frame)]
         if name in words.SQUASHES and node.args:
-            inner = self._trace(node.args[0].value, selector, frame, use, depth + 1)
-            return [replace(d, squashed=True) for d in inner] or [self._draw("network", node, frame, squashed=True)]
-        if name in words.CONVERSIONS or (library is not None and not entered and name not in ("act", "step", "predict")):
+            before = self._trace(node.args[0].value, selector, frame, use, depth + 1)
+            return [replace(d, squashed=True) for d in before] or [self._draw("network", node, frame, squashed=True)]
+        if name in words.CONVERSIONS or (
+            library is not None and not entered and name not in ("act", "step", "predict")
+        ):
             through = self._through(node, receiver, selector, frame, use, depth)
             if through:
                 return through
@@ -480,63 +330,11 @@ class Tracer:
         if entering is not None and entering.name not in ("forward", "__call__", "call") and entering.flow.returns:
             last = entering.flow.returns[-1]
             return [Draw("network", entering.module.path, last.line, entering, through=frozenset({id(entering)}))]
-        if entered or targets and words.NETWORK.search(name):
+        if entered or (targets and words.NETWORK.search(name)):
             return [self._draw("network", node, frame)]
         if words.NETWORK.search(name) or words.POLICY_CALL.search(name):
             return [self._opaque(node, name, receiver, frame)]
         return self._through(node, receiver, selector, frame, use, depth)
-
-    def _opaque(self, node: t.Call, name: str, receiver: t.Node | None, frame: Frame) -> Draw:
-        """A call that can't be looked into. What comes back beside the action may still say how it was made."""
-        beside = [n for n, ds in frame.function.flow.definitions.items() for d in ds if d.value is node]
-        if any(words.LOG_PROB.search(n) for n in beside):
-            return self._draw("sampled", node, frame, sure=False, why="a log-probability of the drawn action comes with it")
-        own = receiver is not None and last_name(receiver) == frame.function.self_name
-        if receiver is None or not words.POLICY_METHOD.search(name):
-            return self._draw("network", node, frame, sure=own)  # `actor(obs)`, `self.network(obs)`
-        return self._draw("unknown", node, frame, sure=False, why=f"`{name}` can't be looked into")
-
-    def _modelled(
-        self, node: t.Call, name: str, library: Library | None, entered: bool, frame: Frame, use: Context | None
-    ) -> Draw | None:
-        """A library's action call, by its model; or an unknown callee that is told the rule by a well-known keyword."""
-        if entered:
-            return None
-        file = frame.function.module.path
-        for model in self.libraries.by_name.get(name, ()) if library is not None else ():
-            parts = library.name.split(".") if library is not None else []
-            if model.kind != "action" or parts[0] not in model.packages:
-                continue
-            if model.of and not any(part in model.of for part in parts[1:-1]):
-                continue
-            if model.parameter is None:
-                return self._draw(model.always, node, frame, why=f"as {model.library} does in `{model.name}`")
-            given = next((a.value for a in node.args if a.name == model.parameter.name), None)
-            positional = [a.value for a in node.args if not a.name]
-            if given is None and model.parameter.position is not None and model.parameter.position < len(positional):
-                given = positional[model.parameter.position]
-            known = self.evaluator.likely(given, frame, use) if given is not None else None
-            if given is None:
-                origin = Origin("library", f"{model.library}:{model.name}", 0, model.parameter.name)
-                value = model.parameter.default
-            elif known is None:
-                return self._draw("unknown", node, frame, why=f"the value of `{model.parameter.name}` isn't known")
-            else:
-                origin, value = known.origin, known.value
-            decision = Decision(file, node.line, origin, f"`{model.parameter.name}` decides in {model.library}")
-            owner = next((part for part in parts[1:-1] if part[:1].isupper()), "")
-            rule = model.when_true if value else model.when_false
-            return self._draw(rule, node, frame, decisions=(decision,), owner=owner)
-        for arg in node.args:
-            kind = words.RULE_KEYWORDS.get(arg.name)
-            if kind is None:
-                continue
-            known = self.evaluator.evaluate(arg.value, frame, use)
-            if known is not None and isinstance(known.value, (bool, int)):
-                rule = kind[0] if known.value else kind[1]
-                decision = Decision(file, node.line, known.origin, f"`{arg.name}` decides in the callee")
-                return self._draw(rule, node, frame, decisions=(decision,), sure=False)
-        return None
 
     def _through(
         self, node: t.Call, receiver: t.Node | None, selector: Selector, frame: Frame, use: Context | None, depth: int
@@ -552,7 +350,9 @@ class Tracer:
             if found:
                 return found
         for arg in node.args[:4]:
-            found = self._trace(arg.value, selector if last_name(node.func) in ("tuple", "list", "map") else step, frame, use, depth + 1)
+            found = self._trace(
+                arg.value, selector if last_name(node.func) in ("tuple", "list", "map") else step, frame, use, depth + 1
+            )
             if found:
                 return found
         return []
@@ -642,182 +442,11 @@ class Tracer:
                 break
         return draws
 
-    # --- draws ------------------------------------------------------------------------------------------------------
-
-    def _draw(self, rule: str, node: t.Node, frame: Frame, **more: object) -> Draw:
-        return Draw(rule, frame.function.module.path, node.line, frame.function, **more)  # type: ignore[arg-type]
-
-    def _drawn_here(
-        self, node: t.Call, name: str, receiver: t.Node | None, selector: Selector, frame: Frame, use: Context | None
-    ) -> list[Draw] | None:
-        """The draw, if this very call is one; None where the call has to be looked into."""
-        dotted = t.dotted(node.func)
-        held_by = last_name(receiver) if receiver is not None else ""
-        if name == "sample" and (words.SPACE.search(held_by) or held_by.endswith("space")):
-            return [self._draw("uniform_random", node, frame)]
-        if name in words.SAMPLES or (name == "sample" and receiver is not None):
-            if words.BUFFER.search(held_by) and not words.DISTRIBUTION.search(held_by):
-                return []
-            if name in ("sample", "rsample", "sample_n") and receiver is not None:
-                if self._noise_free(node, receiver, frame):
-                    known = self._noise_free(node, receiver, frame)
-                    assert known is not None
-                    decision = Decision(frame.function.module.path, node.line, known.origin, "the scale is zero")
-                    return [self._draw("greedy", node, frame, decisions=(decision,))]
-                own = [v for v in self.resolver.targets(node, frame) if isinstance(v, FunctionValue)]
-                if own and not self._is_distribution_class(own[0]):
-                    return None
-                return [self._draw("sampled", node, frame)]
-            if name in ("multinomial", "categorical", "random_categorical") and (receiver is None or held_by in (
-                "torch", "F", "random", "tf", "jax", "np", "jrandom", "jr", "distributions")):  # fmt: skip
-                return [self._draw("sampled", node, frame)]
-        if name in ("choice", "choices"):
-            weighted = len(node.args) > 1 and any(a.name in ("p", "weights") for a in node.args) or len(node.args) > 3
-            if weighted:
-                return [self._draw("sampled", node, frame)]
-            if "random" in dotted or held_by in ("rng", "random", "np_random"):
-                return [self._draw("uniform_random", node, frame)]
-        if name in ("randint", "randrange", "integers", "random_integers", "random_uniform") or (
-            name in ("uniform", "rand") and ("random" in dotted or held_by in ("rng", "np", "torch"))
-        ):
-            return [self._draw("uniform_random", node, frame)]
-        if name == "randrange" or name == "random_action":
-            return [self._draw("uniform_random", node, frame)]
-        if name in ("argmax", "arg_max", "nanargmax", "argmin") or (name == "max" and selector[:1] in ((1,), ("indices",))):
-            over = receiver if receiver is not None and not _is_module_name(receiver) else None
-            if over is None and node.args:
-                over = node.args[0].value
-            return [self._argmax(node, over or node, frame, use)]
-        if name in ("mode", "deterministic_sample", "get_mode", "most_probable") and receiver is not None:
-            return [self._draw("greedy", node, frame)]
-        if name in ("topk", "argsort") and receiver is not None:
-            return [self._draw("greedy", node, frame)]
-        if name == "mean" and receiver is not None and self._is_distribution(receiver, frame):
-            return [self._draw("greedy", node, frame)]
-        return None
-
-    def _is_distribution_class(self, value: FunctionValue) -> bool:
-        owner = value.function.owner
-        if owner is None:
-            return False
-        names = {owner.name, *(last_name(b) for b in owner.node.bases)}
-        names.update(n.rpartition(".")[2] for n in self.resolver.library_bases(owner))
-        pattern = ("categorical", "normal", "gaussian", "distribution", "dist", "bernoulli", "pd", "beta", "transform")
-        return any(any(p in n.lower() for p in pattern) for n in names)
-
-    def _is_distribution(self, node: t.Node, frame: Frame) -> bool:
-        if words.DISTRIBUTION.search(last_name(node)):
-            return True
-        for value in self.resolver.types(node, frame):
-            if isinstance(value, Library) and any(
-                p in value.name.rpartition(".")[2].lower() for p in ("normal", "categorical", "distribution", "gaussian", "beta")
-            ):
-                return True
-            if isinstance(value, Instance) and any(
-                p in value.info.name.lower() for p in ("normal", "categorical", "distribution", "gaussian", "pd", "dist")
-            ):
-                return True
-        return False
-
-    def _noise_free(self, node: t.Call, receiver: t.Node, frame: Frame) -> Known | None:
-        """A distribution whose scale, temperature or variance was set to zero: what decided it."""
-        names = ("temperature", "scale", "std", "stddev", "noise_scale", "temp")
-        for part, where in [(node, frame), *self._defining_calls(receiver, frame)]:
-            for arg in part.args:
-                if arg.name in names or (not arg.name and last_name(arg.value) in names):
-                    known = self.evaluator.evaluate(arg.value, where)
-                    if known is not None and isinstance(known.value, (int, float)) and known.value == 0:
-                        return known
-            # A network with a temperature of its own: `dist = actor(obs, temperature)`.
-            for target in self.resolver.targets(part, where)[:2] if part is not node else ():
-                if isinstance(target, FunctionValue):
-                    inner = self.resolver.enter(target, part, where)
-                    if inner is None:
-                        continue
-                    for name in names:
-                        if target.function.parameter(name) is not None:
-                            known = self.evaluator.evaluate(self.resolver.keep(t.Name(node.line, name)), inner)
-                            if known is not None and isinstance(known.value, (int, float)) and known.value == 0:
-                                return known
-            if last_name(part.func) in ("Normal", "MultivariateNormalDiag", "TruncatedNormal", "normal") and len(part.args) > 1:
-                known = self.evaluator.evaluate(part.args[1].value, where)
-                if known is not None and isinstance(known.value, (int, float)) and not known.value:
-                    return known
-        return None
-
-    def _defining_calls(self, node: t.Node, frame: Frame) -> list[tuple[t.Call, Frame]]:
-        if isinstance(node, t.Call):
-            return [(node, frame)]
-        if isinstance(node, t.Name):
-            found = self.resolver.definitions(node.id, frame)
-            if found:
-                return [(d.value, found[1]) for d in found[0] if isinstance(d.value, t.Call)]
-        return []
-
-    def _argmax(self, node: t.Call, over: t.Node, frame: Frame, use: Context | None) -> Draw:
-        parts = self._expanded(over, frame, use)
-        names = [last_name(p.func) for p, _ in parts if isinstance(p, t.Call)]
-        texts = [last_name(p) for p, _ in parts if isinstance(p, (t.Name, t.Attr))]
-        if any("gumbel" in n.lower() for n in (*names, *texts)) or names.count("log") >= 2:
-            return self._draw("sampled", node, frame, why="argmax over Gumbel-perturbed logits is a sample")
-        value_based = any(_says_value(n) for n in (*names, *texts))
-        if any(n in words.GAUSSIAN for n in names):
-            return self._draw("noisy", node, frame, value_based=True)
-        if self._is_noisy_network([p for p, _ in parts if isinstance(p, t.Call)], frame):
-            why = "argmax of a network whose layers carry noise, which is live outside evaluation mode"
-            return self._draw("noisy", node, frame, value_based=True, why=why)
-        return self._draw("greedy", node, frame, value_based=value_based)
-
-    def _is_noisy_network(self, calls: list[t.Call], frame: Frame) -> bool:
-        """Whether one of the calls runs a network with live parameter noise (NoisyNet layers in training mode)."""
-        if self.evaluator.mode(frame) is False:
-            return False
-        for call in calls:
-            for value in self.resolver.types(call.func, frame):
-                if isinstance(value, FunctionValue) and isinstance(value.receiver, Instance):
-                    value = value.receiver
-                if isinstance(value, Instance) and self._has_noisy_layers(value):
-                    return True
-        return False
-
-    def _has_noisy_layers(self, owner: Instance) -> bool:
-        for info in self.resolver.mro(owner.info):
-            for method in info.methods.values():
-                frame = self.resolver.method_frame(owner, method) if method.name in ("__init__", "setup") else None
-                if frame is None:
-                    continue
-                for event in method.flow.calls:
-                    if "noisy" in last_name(event.call.func).lower():
-                        if not any(self.evaluator.holds(g, frame)[0] is False for g in event.context.guards):
-                            return True
-        return False
-
-    def _expanded(self, node: t.Node, frame: Frame, use: Context | None) -> list[tuple[t.Node, Frame]]:
-        """The nodes of an expression and of the local definitions of the names in it, two steps deep."""
-        out: list[tuple[t.Node, Frame]] = []
-        queue = [(node, 0, use)]
-        seen: set[str] = set()
-        while queue:
-            current, depth, at = queue.pop(0)
-            for part in t.walk(current):
-                out.append((part, frame))
-                if isinstance(part, t.Name) and depth < 4 and part.id not in seen:
-                    seen.add(part.id)
-                    found = frame.function.flow.definitions.get(part.id)
-                    if found:
-                        for d, _ in reaching(found, at, lambda guard: self._feasible(guard, frame)):
-                            queue.append((d.value, depth + 1, d.context))
-            if len(out) > 4000:
-                break
-        return out
-
-    # --- joining ----------------------------------------------------------------------------------------------------
-
     @staticmethod
     def _merge(draws: list[Draw]) -> list[Draw]:
         """Real draws hide plain network outputs; equal draws count once."""
         drawing = {d.owner for d in draws if d.rule != "network"}
-        kept = [d for d in draws if d.rule != "network" or not (d.owner in drawing or not d.owner and drawing)]
+        kept = [d for d in draws if d.rule != "network" or not (d.owner in drawing or (not d.owner and drawing))]
         seen: set[tuple[object, ...]] = set()
         out = []
         for d in kept:
@@ -850,29 +479,6 @@ def _is_object_call(node: t.Call, library: Library) -> bool:
     """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its methods."""
     made = last_name(library.call.func) if library.call is not None else ""
     return library.name.rpartition(".")[2] == made and made[:1].isupper()
-
-
-def dispatch_word(test: t.Node) -> str:
-    """The agent's name in a test such as `algo == "dqn"`; "" for any other test."""
-    if isinstance(test, t.Compare) and len(test.ops) == 1 and test.ops[0][0] in ("==", "in"):
-        other = test.ops[0][1]
-        if words.DISPATCH.search(last_name(test.left)):
-            if isinstance(other, t.Const) and isinstance(other.value, str):
-                return other.value
-            if isinstance(other, t.Seq) and other.items and all(
-                isinstance(i, t.Const) and isinstance(i.value, str) for i in other.items
-            ):
-                return str(other.items[0].value)  # type: ignore[attr-defined]
-    return ""
-
-
-def _is_module_name(node: t.Node) -> bool:
-    return t.dotted(node) in ("np", "torch", "jnp", "tf", "numpy", "F", "tf.math", "jax.numpy", "onp", "U", "xp")
-
-
-def _says_value(name: str) -> bool:
-    low = name.lower()
-    return low.startswith(("q", "dqn")) or low in ("value", "values", "advantage") or "q_val" in low or "qval" in low or "_q" in low
 
 
 def _common(a: list[str], b: list[str]) -> int:

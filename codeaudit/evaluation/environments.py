@@ -12,10 +12,11 @@ from codeaudit.evaluation.draws import Tracer
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context
+from codeaudit.program.folding import Known
 from codeaudit.program.frames import Frame, FunctionValue, Instance
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
-from codeaudit.program.values import Evaluator, Known
+from codeaudit.program.values import Evaluator
 
 LEVELS = re.compile(
     r"(num_levels|start_level|(^|_)levels?(_|$)|level_seeds?|^seeds$|full_dist\w*|distribution_mode|split|^phase$|^mode$|background\w*|"
@@ -23,9 +24,15 @@ LEVELS = re.compile(
     r"color_mode|distract\w*|^game$|unseen|context|variation|themes?|scene\w*|^world)",
     re.I,
 )
-SWITCH = re.compile(r"^(is_?)?(test|eval|evaluate|evaluation|valid|validation|train|training|heldout|full_distribution)(_env|_mode|ing|_worker|_set|_levels)?$", re.I)
+SWITCH = re.compile(
+    r"^(is_?)?(test|eval|evaluate|evaluation|valid|validation|train|training|heldout|full_distribution)(_env|_mode|ing|_worker|_set|_levels)?$",
+    re.I,
+)
 TEST_RANK = re.compile(r"^(is_?)?(test|eval)_?(rank|worker|process|proc|actor)s?$", re.I)
-SEPARATING = re.compile(r"(level|distribution|background|split|theme|difficult|maze|scenario|scene|unseen|resource|video|color|distract|seen|heldout|held_out|world)", re.I)
+SEPARATING = re.compile(
+    r"(level|distribution|background|split|theme|difficult|maze|scenario|scene|unseen|resource|video|color|distract|seen|heldout|held_out|world)",
+    re.I,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +60,11 @@ class Environments:
         """The calls that make the environment an expression means, in this frame; the latest before the use, where told."""
         found: list[Made] = []
         if use is not None and isinstance(node, t.Name):
-            before = [d for d in frame.function.flow.definitions.get(node.id, ()) if d.context.order < use.order and not d.selector]
+            before = [
+                d
+                for d in frame.function.flow.definitions.get(node.id, ())
+                if d.context.order < use.order and not d.selector
+            ]
             making = [d for d in before if d.kind in ("assign", "with") and not _names_itself(d.value, node.id)]
             if len(making) > 1 and not making[-1].context.guards:
                 self._follow(making[-1].value, frame, (node.id,), found, 0, set())
@@ -62,7 +73,15 @@ class Environments:
         self._follow(node, frame, (), found, 0, set())
         return found
 
-    def _follow(self, node: t.Node, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
+    def _follow(
+        self,
+        node: t.Node,
+        frame: Frame,
+        names: tuple[str, ...],
+        found: list[Made],
+        depth: int,
+        seen: set[tuple[int, ...]],
+    ) -> None:
         key = (id(node), *frame.key)
         if depth > 16 or key in seen or len(found) > 8:
             return
@@ -132,7 +151,10 @@ class Environments:
                     if method is None:
                         continue
                     inside = Frame(method, receiver=value)
-                    random = any(last_name(e.call.func) in ("sample", "randint", "choice", "randrange") for e in method.flow.calls)
+                    random = any(
+                        last_name(e.call.func) in ("sample", "randint", "choice", "randrange")
+                        for e in method.flow.calls
+                    )
                     for node in t.walk_body(method.node.body) if random else ():
                         chance = tracer.epsilon_of(node.test, inside) if isinstance(node, (t.If, t.Cond)) else None
                         known = self.evaluator.evaluate(chance[0], chance[1]) if chance is not None else None
@@ -146,7 +168,11 @@ class Environments:
         for function in functions:
             for name, definitions in function.flow.definitions.items():
                 tail = name.rpartition(".")[2]
-                if not words.ENVIRONMENT.search(tail) or words.HELDOUT_NAME.search(tail) or tail.lower().startswith(("test", "eval")):
+                if (
+                    not words.ENVIRONMENT.search(tail)
+                    or words.HELDOUT_NAME.search(tail)
+                    or tail.lower().startswith(("test", "eval"))
+                ):
                     continue
                 for d in definitions:
                     if d.kind == "assign" and isinstance(d.value, t.Call):
@@ -165,18 +191,30 @@ class Environments:
                 break
             holder, where = argument
         name = t.dotted(holder)
-        stores = [(s.index, value) for s, value, _ in where.function.flow.subscript_stores if name and t.dotted(s.obj) == name]
+        stores = [
+            (s.index, value) for s, value, _ in where.function.flow.subscript_stores if name and t.dotted(s.obj) == name
+        ]
         for d in where.function.flow.definitions.get(name, ()):
             if isinstance(d.value, t.Map):
                 stores.extend((k, v) for k, v in d.value.items if k is not None)
         exact = [v for k, v in stores if key is not None and isinstance(k, t.Const) and k.value == key.value]
         return [(v, where) for v in (exact or [v for _, v in stores])]
 
-    def _name(self, node: t.Name, frame: Frame, names: tuple[str, ...], found: list[Made], depth: int, seen: set[tuple[int, ...]]) -> None:
+    def _name(
+        self,
+        node: t.Name,
+        frame: Frame,
+        names: tuple[str, ...],
+        found: list[Made],
+        depth: int,
+        seen: set[tuple[int, ...]],
+    ) -> None:
         function: Function | None = frame.function
         current: Frame | None = frame
         while function is not None and current is not None:
-            definitions = [d for d in function.flow.definitions.get(node.id, ()) if d.kind in ("assign", "with", "loop")]
+            definitions = [
+                d for d in function.flow.definitions.get(node.id, ()) if d.kind in ("assign", "with", "loop")
+            ]
             if definitions:
                 for d in definitions[:4]:
                     value: t.Node = d.value
@@ -209,14 +247,22 @@ class Environments:
                 continue
             value = arg.value
             if isinstance(value, (t.Name, t.Attr)) and words.ENVIRONMENT.search(last_name(value)):
-                if isinstance(value, t.Attr) and last_name(value.obj) in ("args", "cfg", "config", "self", "FLAGS", "opt"):
+                if isinstance(value, t.Attr) and last_name(value.obj) in (
+                    "args",
+                    "cfg",
+                    "config",
+                    "self",
+                    "FLAGS",
+                    "opt",
+                ):
                     if last_name(value.obj) != "self":
                         continue  # `args.env` is a name of an environment
                 if isinstance(value, t.Name) and self._is_text(value, frame):
                     continue
                 return value
             if isinstance(value, t.Call) and (
-                words.ENVIRONMENT.search(last_name(value.func)) or last_name(value.func) in ("make", "DummyVecEnv", "SubprocVecEnv")
+                words.ENVIRONMENT.search(last_name(value.func))
+                or last_name(value.func) in ("make", "DummyVecEnv", "SubprocVecEnv")
                 or last_name(value.func).endswith(("Env", "Wrapper", "Monitor"))
             ):
                 return value
@@ -304,7 +350,11 @@ class Environments:
                 if a[1] != b[1] or (literal and "level" in key):
                     return True
                 continue
-            if any(w in a[0].lower() for w in ("test", "eval", "unseen", "valid", "heldout")) or "level" in key or "seeds" in key:
+            if (
+                any(w in a[0].lower() for w in ("test", "eval", "unseen", "valid", "heldout"))
+                or "level" in key
+                or "seeds" in key
+            ):
                 return True
             if _UNKNOWN in (a[1], b[1]) and a[1] is not b[1] and key not in ("env_name", "env_id", "env", "id", "game"):
                 return True
@@ -339,7 +389,11 @@ class Environments:
         for node in t.walk_body(function.node.body):
             if isinstance(node, (t.If, t.Cond)) and _mentions(node.test, key):
                 inside = t.walk(node)
-                if any(SEPARATING.search(_word(part)) for part in inside if isinstance(part, (t.Name, t.Attr, t.Arg, t.Const))):
+                if any(
+                    SEPARATING.search(_word(part))
+                    for part in inside
+                    if isinstance(part, (t.Name, t.Attr, t.Arg, t.Const))
+                ):
                     return True
             elif isinstance(node, t.Call):
                 for arg in node.args:
@@ -371,7 +425,9 @@ class Environments:
         for arg in call.args:
             for test in self._tests_of(arg.value, frame):
                 for part in t.walk(test):
-                    if isinstance(part, (t.Name, t.Attr)) and re.search(r"(test|eval|heldout|valid)", last_name(part), re.I):
+                    if isinstance(part, (t.Name, t.Attr)) and re.search(
+                        r"(test|eval|heldout|valid)", last_name(part), re.I
+                    ):
                         if LEVELS.search(arg.name or "") or LEVELS.search(last_name(arg.value)):
                             return True
         return False

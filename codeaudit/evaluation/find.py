@@ -3,125 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.agents import agent_of
-from codeaudit.evaluation.classify import FROM_ORIGIN, Classified, Classifier
+from codeaudit.evaluation.classify import FROM_ORIGIN, Classified
 from codeaudit.evaluation.contexts import contexts
 from codeaudit.evaluation.delegated import delegated_sites
-from codeaudit.evaluation.draws import Tracer
-from codeaudit.evaluation.environments import Environments, Made
-from codeaudit.evaluation.purpose import Use, seen_from_callers, use_of
+from codeaudit.evaluation.environments import Made
+from codeaudit.evaluation.purpose import seen_from_callers, use_of
 from codeaudit.evaluation.reported import report_site
-from codeaudit.evaluation.rollouts import Finder, Rollout, Selection
-from codeaudit.evaluation.spawned import spawned_sites
+from codeaudit.evaluation.rollouts import Rollout, Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
+from codeaudit.evaluation.spawned import spawned_sites
+from codeaudit.evaluation.tools import Found, Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
-from codeaudit.program.index import Function, Program, last_name, module_values
-from codeaudit.program.libraries import Libraries
-from codeaudit.program.options import Options
-from codeaudit.program.resolve import Resolver
-from codeaudit.program.values import Evaluator
+from codeaudit.program.index import Function, last_name
 
 
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A rollout with what it is for and the ways into it."""
-
-    rollout: Rollout
-    use: Use
-    frames: tuple[Frame, ...]
-
-
-class Audit:
-    """The tools of one analysis, made once."""
-
-    def __init__(self, program: Program, options: Options, libraries: Libraries) -> None:
-        self.program = program
-        self.resolver = Resolver(program)
-        self.evaluator = Evaluator(self.resolver, options)
-        self.tracer = Tracer(self.resolver, self.evaluator, libraries)
-        self.finder = Finder(self.resolver)
-        self.environments = Environments(self.resolver, self.evaluator)
-        self.classifier = Classifier(self.tracer)
-        self.libraries = libraries
-        self.notes = [
-            f"{o.file}:{o.line}: the option `{o.name}` is accepted and never read, so it decides nothing"
-            for o in options.unread()
-            if words.RULE_NAME.search(o.name) or words.says_evaluation(o.name)
-        ]
+class Audit(Tools):
+    """Finds and classifies the evaluation sites of a program."""
 
     def sites(self) -> list[EvaluationSite]:
         """Every evaluation site of the program, in order of file and line."""
         found = self._rollouts()
         training = [f for f in found if f.use.kind == "training"]
-        self._creations = self.environments.creations(self.program.functions)
-        self._training_environments = [m for f in training for frame in f.frames[:6]
+        self.training_environments = [m for f in training for frame in f.frames[:6]
                                        for m in self.environments.made(f.rollout.environment, frame)]  # fmt: skip
         for f in training:
-            self.classifier.learn_training(f.rollout, list(f.frames))
+            with self.one_at_a_time(f.rollout.function):
+                self.classifier.learn_training(f.rollout, list(f.frames))
         sites: list[EvaluationSite] = []
         for f in found:
-            if f.use.kind in ("evaluation", "demo"):
-                sites.extend(self._measured(f))
-        for f in training:
-            sites.extend(self._set_apart(f))
+            with self.one_at_a_time(f.rollout.function):
+                if f.use.kind in ("evaluation", "demo"):
+                    sites.extend(self._measured(f))
+                elif f.use.kind == "training":
+                    sites.extend(self._set_apart(f))
         sites.extend(delegated_sites(self))
         sites.extend(spawned_sites(self, sites))
         if not any(s.role != "demo" and s.agent != "random" for s in sites):
             for f in training:
-                sites.extend(self._training_returns(f))
+                with self.one_at_a_time(f.rollout.function):
+                    sites.extend(self._training_returns(f))
         return _unique(s for s in sites if ":" not in s.file)  # a dependency's own evaluations aren't this repository's
-
-    # --- raw material -----------------------------------------------------------------------------------------------
 
     def _rollouts(self) -> list[Found]:
         found = []
         for function in self.program.functions:
             if function.module.package:
                 continue
-            rollouts = self.finder.rollouts(function)
-            for rollout in rollouts:
-                if not rollout.selections:
-                    continue
-                use = use_of(rollout, rollouts, self.resolver)
-                if use.kind == "none" or self.is_dead(function):
-                    continue
-                frames = tuple(contexts(function, self.resolver))
-                frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
-                found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
+            with self.one_at_a_time(function):
+                found.extend(self._in_function(function))
         return found
 
-    def is_dead(self, function: Function) -> bool:
-        """A function that nobody calls, hands on, overrides or decorates."""
-        if function.name == "<module>" or function.node.decorators or function.outer is not None:
-            return False
-        if function.owner is None and not self.resolver.callers(function) and not self._referred(function):
-            return True
-        if function.name in self.program.calls_by_name or function.name in self.program.names_used:
-            return False
-        if function.name.startswith("__") or function.name in ("main", "run", "forward", "step"):
-            return False
-        if function.owner is not None and self.resolver.library_bases(function.owner):
-            return False  # a framework may call it
-        return True
-
-    def _referred(self, function: Function) -> bool:
-        """Whether a module-level function is named as a value, in its own module or in one that imports it."""
-        if function.name not in self.program.names_used:
-            return False
-        for module in self.program.modules.values():
-            if module is not function.module and function.name not in module.imports:
-                if not any(source for source, _ in module.stars):
-                    continue
-            if function.name in module_values(module):
-                return True
-        return False
-
-    # --- measured rollouts ------------------------------------------------------------------------------------------
+    def _in_function(self, function: Function) -> list[Found]:
+        found = []
+        rollouts = self.finder.rollouts(function)
+        for rollout in rollouts:
+            if not rollout.selections:
+                continue
+            stepping = rollout.function  # the function, or one that hands the action to it
+            use = use_of(rollout, rollouts, self.resolver)
+            if use.kind == "none" or self.is_dead(stepping):
+                continue
+            frames = tuple(contexts(stepping, self.resolver))
+            frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
+            found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
+        return found
 
     def _measured(self, f: Found) -> list[EvaluationSite]:
         sites: list[EvaluationSite] = []
@@ -161,7 +112,7 @@ class Audit:
                 continue
             differs = (c.rule, c.provenance, c.default_site) not in keys and c.rule != "unknown"
             entry = _entry(c.frame) or c.frame
-            if entry.call is not None and (differs and c.sure or c in outside and self._is_demo_caller(c)):
+            if entry.call is not None and ((differs and c.sure) or (c in outside and self._is_demo_caller(c))):
                 groups.setdefault(id(entry.call), []).append(c)
         rest = [c for c in here if id((_entry(c.frame) or c.frame).call) not in groups] or here
         return rest, list(groups.values())
@@ -192,7 +143,7 @@ class Audit:
             line=place.line,
             end_line=call.end_line,
             function=caller.name,
-            role=role,  # type: ignore[arg-type]
+            role=role,
             evidence=evidence,
             report_site=reported,
         )
@@ -201,7 +152,11 @@ class Audit:
         """The random branch beside a policy's action: part of the other selection's rule, or a warm-up."""
         if len(f.rollout.selections) == 1:
             return False
-        draws = [d for frame in f.frames[:2] for d in self.tracer.draws(selection.node, frame, selection.context, selection.selector)]
+        draws = [
+            d
+            for frame in f.frames[:2]
+            for d in self.tracer.draws(selection.node, frame, selection.context, selection.selector)
+        ]
         return bool(draws) and all(d.rule == "uniform_random" for d in draws)
 
     @staticmethod
@@ -257,19 +212,23 @@ class Audit:
                 continue
             origin = amount.origin
             kind = FROM_ORIGIN[origin.kind]
-            evidence = (*chosen.evidence, Evidence(place, "a wrapper of the environment replaces the action by a random one"))
+            evidence = (
+                *chosen.evidence,
+                Evidence(place, "a wrapper of the environment replaces the action by a random one"),
+            )
             default = Place(origin.file, origin.line) if kind in ("config", "inherited_default") else None
             return replace(chosen, rule="epsilon_greedy", provenance=kind, epsilon=float(amount.value), default_site=default,
                            evidence=evidence)  # fmt: skip
         return chosen
 
-    def compared_with(self, made: Made) -> list[Made]:
-        """The environments to compare with: those that are trained on, else any that isn't named for a test."""
-        pool = self._training_environments or self._creations
-        return [m for m in pool if m.call is not made.call or m.frame.key != made.frame.key]
-
     def _build(
-        self, rollout: Rollout, selection: Selection, chosen: Classified, procedure: str, role: str, environments: list[Made]
+        self,
+        rollout: Rollout,
+        selection: Selection,
+        chosen: Classified,
+        procedure: str,
+        role: str,
+        environments: list[Made],
     ) -> EvaluationSite:
         function = rollout.function
         path = function.module.path
@@ -314,15 +273,16 @@ class Audit:
             owners.append(function.owner.name)
         return owners
 
-    # --- procedure --------------------------------------------------------------------------------------------------
-
     def _procedure(self, f: Found, chosen: Classified) -> str:
         if f.use.lockstep and not f.use.resets:
             return "in_loop"
         if f.use.resets:
             return "fixed_checkpoint"
         function = f.rollout.function
-        if any(m.call is not None and m.frame.function is function for m in self.environments.made(f.rollout.environment, chosen.frame)):
+        if any(
+            m.call is not None and m.frame.function is function
+            for m in self.environments.made(f.rollout.environment, chosen.frame)
+        ):
             if function.name != "<module>" and not self._trains(function):
                 return "fixed_checkpoint"
         if self._trains(function) and f.rollout.event.context.loops:
@@ -346,8 +306,6 @@ class Audit:
         from codeaudit.evaluation.purpose import _is_update
 
         return any(_is_update(e, function) and e.context.loops for e in function.flow.calls)
-
-    # --- training rollouts that are evaluations too -----------------------------------------------------------------
 
     def _set_apart(self, f: Found) -> list[EvaluationSite]:
         """A training rollout whose environment is, in one of its uses, a held-out one: a second runner, a test worker."""
@@ -410,7 +368,10 @@ def _says_measuring(frame: Frame) -> bool:
         caller = current.parent.function
         if words.says_evaluation(caller.name):
             return True
-        if any(isinstance(a.value, t.Const) and a.value.value in ("eval", "test", "evaluation") for a in current.call.args if current.call):
+        if any(
+            isinstance(a.value, t.Const) and a.value.value in ("eval", "test", "evaluation")
+            for a in (current.call.args if current.call else ())
+        ):
             return True
         for name, definitions in caller.flow.definitions.items():
             if any(d.value is current.call and words.says_evaluation(name) for d in definitions):
@@ -439,7 +400,3 @@ def _unique(sites: Iterable[EvaluationSite]) -> list[EvaluationSite]:
             best[key] = site
     ordered = sorted(best.values(), key=lambda s: (s.file, s.line, s.rule, s.provenance, s.agent))
     return [replace(s, id=f"S{number}") for number, s in enumerate(ordered, start=1)]
-
-
-def summary_place(site: EvaluationSite) -> Place:
-    return Place(site.file, site.line)

@@ -54,7 +54,7 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
     stem = function.module.path.rpartition("/")[2].rpartition(".")[0]
     measuring = words.says_evaluation(stem) or any(words.says_evaluation(f.qualified) for f in _nest(function))
     # An agent's own step may learn too; that is looked at in its callers. So may any call in code named for measuring.
-    updates = any(_is_update(e, function) or not measuring and _teaches(e, function, resolver)
+    updates = any(_is_update(e, function) or (not measuring and _teaches(e, function, resolver))
                   for e in inside if id(e.call) not in selecting)  # fmt: skip
     measured = _measures(rollout, inside, bound)
     renders = any(last_name(e.call.func) == "render" for e in inside)
@@ -66,13 +66,22 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
 
 
 def _kind(
-    rollout: Rollout, stored: bool, weak: bool, updates: bool, measured: bool, renders: bool, marked: bool, loopless: bool
+    rollout: Rollout,
+    stored: bool,
+    weak: bool,
+    updates: bool,
+    measured: bool,
+    renders: bool,
+    marked: bool,
+    loopless: bool,
 ) -> tuple[str, str]:
     function = rollout.function
     path = function.module.path
     stem = path.rpartition("/")[2].rpartition(".")[0]
     learning = stored or updates
-    if UNIT_TEST.search(path) and (function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"):
+    if UNIT_TEST.search(path) and (
+        function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"
+    ):
         return "none", "unit test"
     names = [f.name for f in _nest(function) if f.name != "<module>"]
     classes = [f.owner.name for f in _nest(function) if f.owner is not None]
@@ -85,7 +94,12 @@ def _kind(
     for name in names:
         if words.DEMO.search(name) and not learning:
             # `play_episode` in a trainer plays a game; a demo script says so in its file or renders.
-            if renders or words.DEMO.search(stem) or not re.match(r"_*(play_|record|show)", name) or words.says_evaluation(name):
+            if (
+                renders
+                or words.DEMO.search(stem)
+                or not re.match(r"_*(play_|record|show)", name)
+                or words.says_evaluation(name)
+            ):
                 return "demo", "function"
         if words.says_evaluation(name) and not updates:
             return "evaluation", "function"
@@ -110,7 +124,9 @@ def _kind(
     if weak:
         return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
     for name in (*names, stem):
-        if words.TRAINING.search(name) and (not measured or re.match(r"_*(train|learn|collect|explore|gather|fill)", name)):
+        if words.TRAINING.search(name) and (
+            not measured or re.match(r"_*(train|learn|collect|explore|gather|fill)", name)
+        ):
             return "training", "name"
     if measured:
         return "evaluation", ""
@@ -126,8 +142,14 @@ def _warms_up(rollout: Rollout) -> bool:
             if not words.SPACE.search(last_name(s.node.func.obj)):
                 continue
             for test, _ in s.guards:
-                if isinstance(test, t.Compare) and test.ops[0][0] in ("<", "<=", ">", ">=") and not isinstance(test.left, t.Call):
-                    if re.search(r"step|frame|episode|^t$|iter|total|num|global|count|epoch|idx|^i", last_name(test.left)):
+                if (
+                    isinstance(test, t.Compare)
+                    and test.ops[0][0] in ("<", "<=", ">", ">=")
+                    and not isinstance(test.left, t.Call)
+                ):
+                    if re.search(
+                        r"step|frame|episode|^t$|iter|total|num|global|count|epoch|idx|^i", last_name(test.left)
+                    ):
                         return True
     return False
 
@@ -138,7 +160,10 @@ def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> 
         return use
     measures = False
     learns = any(
-        _is_update(e, f.function) for f in frames[:1] for e in f.function.flow.calls if f.function.name not in ("<module>", "main")
+        _is_update(e, f.function)
+        for f in frames[:1]
+        for e in f.function.flow.calls
+        if f.function.name not in ("<module>", "main")
     )
     for frame in frames:
         entered, caller = frame, frame.parent
@@ -147,7 +172,9 @@ def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> 
             if any(words.says_evaluation(n) for n in names):
                 measures = True
             script = caller.function.name in ("<module>", "main")
-            if any(_is_update(e, caller.function) and (e.context.loops or not script) for e in caller.function.flow.calls):
+            if any(
+                _is_update(e, caller.function) and (e.context.loops or not script) for e in caller.function.flow.calls
+            ):
                 learns = True
                 break
             beside = next((e for e in caller.function.flow.calls if e.call is entered.call), None)
@@ -195,7 +222,11 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
         args = [a.value for a in event.call.args]
         holds_action = any(_mentions(a, acting) for a in args)
         if func.name == "append":
-            if holds_action and words.BUFFER.search(last_name(func.obj)) and (len(args) > 2 or len(list(t.walk(args[0]))) > 3):
+            if (
+                holds_action
+                and words.BUFFER.search(last_name(func.obj))
+                and (len(args) > 2 or len(list(t.walk(args[0]))) > 3)
+            ):
                 return True, weak
             weak = weak or holds_action
             continue
@@ -229,7 +260,7 @@ def _is_update(event: CallEvent, function: Function) -> bool:
         return True
     if name == "train" and (not call.args or isinstance(call.args[0].value, t.Const)):
         return holder in ("agent", "algo", "learner", "trainer") and not call.args and False
-    if name == "update" and (words.NO_UPDATE.search(holder) and holder != "self" or not holder):
+    if name == "update" and ((words.NO_UPDATE.search(holder) and holder != "self") or not holder):
         return False
     if name.startswith("update") and call.args and isinstance(call.args[0].value, t.Map):
         return False
@@ -253,12 +284,20 @@ def _has_gradient(function: Function, resolver: Resolver, depth: int) -> bool:
         name = last_name(event.call.func)
         if name in ("backward", "apply_gradients", "minimize", "apply_updates"):
             return True
-        if name == "step" and isinstance(event.call.func, t.Attr) and not event.call.args and "opt" in last_name(event.call.func.obj):
+        if (
+            name == "step"
+            and isinstance(event.call.func, t.Attr)
+            and not event.call.args
+            and "opt" in last_name(event.call.func.obj)
+        ):
             return True
     return depth < 2 and any(
-        isinstance(value, FunctionValue) and value.function is not function and _has_gradient(value.function, resolver, depth + 1)
+        isinstance(value, FunctionValue)
+        and value.function is not function
+        and _has_gradient(value.function, resolver, depth + 1)
         for event in function.flow.calls
-        if isinstance(event.call.func, t.Name) or last_name(getattr(event.call.func, "obj", event.call)) == function.self_name
+        if isinstance(event.call.func, t.Name)
+        or last_name(getattr(event.call.func, "obj", event.call)) == function.self_name
         for value in resolver.targets(event.call, Frame(function))
     )
 
@@ -288,7 +327,10 @@ def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> boo
             if words.REWARD.search(last_name(func.obj)) or words.EPISODE.search(last_name(func.obj)):
                 return True
         for arg in event.call.args:
-            if any(isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "r") for p in t.walk(arg.value)):
+            if any(
+                isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "r")
+                for p in t.walk(arg.value)
+            ):
                 return True
     del bound
     return any(
@@ -312,7 +354,14 @@ def _resets(rollout: Rollout, region: t.Node | None, inside_only: bool) -> bool:
     order = rollout.event.context.order
     for event in rollout.function.flow.calls:
         func = event.call.func
-        if isinstance(func, t.Attr) and func.name in ("reset", "reset_all", "reset_env", "new_game", "reset_envs", "reset_states"):
+        if isinstance(func, t.Attr) and func.name in (
+            "reset",
+            "reset_all",
+            "reset_env",
+            "new_game",
+            "reset_envs",
+            "reset_states",
+        ):
             same = last_name(func.obj) == name
             if not same:
                 continue
@@ -322,7 +371,9 @@ def _resets(rollout: Rollout, region: t.Node | None, inside_only: bool) -> bool:
                 if in_region and event.context.order < order and not _after_done(event):
                     return True
                 continue
-            if in_region or event.context.order < order and len(event.context.loops) >= _depth_outside(rollout, region):
+            if in_region or (
+                event.context.order < order and len(event.context.loops) >= _depth_outside(rollout, region)
+            ):
                 return True
         elif isinstance(func, t.Call) and func.args and last_name(func.args[0].value) == "reset":
             return True

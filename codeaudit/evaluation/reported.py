@@ -12,7 +12,6 @@ from codeaudit.program.flow import CallEvent
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
-
 TEST = re.compile(r"(^|[^a-z])(test|eval|valid)", re.I)
 AVERAGE = re.compile(r"(mean|avg|average|median|normalized|score)", re.I)
 
@@ -30,7 +29,9 @@ def report_site(function: Function, after: int, frame: Frame, results: frozenset
             around = _around(caller, frame.call)
             if around is not None:
                 return around
-            bound = frozenset(n for n, ds in caller.flow.definitions.items() for d in ds if d.statement is event.statement)
+            bound = frozenset(
+                n for n, ds in caller.flow.definitions.items() for d in ds if d.statement is event.statement
+            )
             place = _logged(caller, event.context.order, bound, strict=bool(bound))
             if place is not None and (bound or own is None):
                 return place
@@ -38,9 +39,9 @@ def report_site(function: Function, after: int, frame: Frame, results: frozenset
                 return report_site(caller, event.context.order, frame.parent)
     if own is not None:
         return own
-    for event in function.flow.returns:
-        if event.value is not None and _is_reward(event.value):
-            return Place(function.module.path, event.line)
+    for returning in function.flow.returns:
+        if returning.value is not None and _is_reward(returning.value):
+            return Place(function.module.path, returning.line)
     return None
 
 
@@ -82,7 +83,9 @@ def _says_test(call: t.Call) -> bool:
 
 def _averages(call: t.Call) -> bool:
     for part in t.walk(call):
-        text = part.value if isinstance(part, t.Const) else last_name(part) if isinstance(part, (t.Name, t.Attr)) else ""
+        text = (
+            part.value if isinstance(part, t.Const) else last_name(part) if isinstance(part, (t.Name, t.Attr)) else ""
+        )
         if isinstance(text, str) and AVERAGE.search(text):
             return True
     return False
@@ -93,9 +96,13 @@ def _tied(function: Function, names: frozenset[str]) -> frozenset[str]:
     tied = set(names)
     for _ in range(3):
         for name, definitions in function.flow.definitions.items():
-            if name not in tied and any(_mentions(d.value, tied) for d in definitions if d.kind in ("assign", "loop", "augment")):
-                if words.REWARD.search(name.split(".")[-1]) or words.EPISODE.search(name.split(".")[-1]) or any(
-                    d.kind == "loop" for d in definitions
+            if name not in tied and any(
+                _mentions(d.value, tied) for d in definitions if d.kind in ("assign", "loop", "augment")
+            ):
+                if (
+                    words.REWARD.search(name.split(".")[-1])
+                    or words.EPISODE.search(name.split(".")[-1])
+                    or any(d.kind == "loop" for d in definitions)
                 ):
                     tied.add(name)
         for event in function.flow.calls:
@@ -114,6 +121,10 @@ def _is_reward(node: t.Node) -> bool:
     for part in t.walk(node):
         if isinstance(part, (t.Name, t.Attr)) and words.REWARD.search(last_name(part)):
             return True
-        if isinstance(part, t.Const) and isinstance(part.value, str) and words.REWARD.search(part.value.split("/")[-1].strip()):
+        if (
+            isinstance(part, t.Const)
+            and isinstance(part.value, str)
+            and words.REWARD.search(part.value.split("/")[-1].strip())
+        ):
             return True
     return False

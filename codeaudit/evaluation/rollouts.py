@@ -10,8 +10,8 @@ from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Context, Definition, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
 from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
-from codeaudit.program.resolve import Resolver, reaching
-
+from codeaudit.program.reaching import reaching
+from codeaudit.program.resolve import Resolver
 
 NOT_SELECTING = {"get", "pop", "receive", "recv", "popleft", "put", "input", "reset", "wait", "getattr", "read", "append", "join",
                  "format", "split", "items", "keys", "values", "zeros", "ones", "full", "index", "key_to_action", "get_event",
@@ -62,7 +62,11 @@ class Finder:
             if stepped is None:
                 continue
             environment, action = stepped
-            if isinstance(action, t.Name) and function.parameter(action.id) and action.id not in function.flow.definitions:
+            if (
+                isinstance(action, t.Name)
+                and function.parameter(action.id)
+                and action.id not in function.flow.definitions
+            ):
                 found.extend(self._through_helper(function, environment, action.id))
                 continue
             selections = tuple(self.selections(action, event.context, function))
@@ -98,9 +102,14 @@ class Finder:
         if known is None:
             names = [info.name, *[last_name(b) for b in info.node.bases]]
             stepping = any("step" in c.methods or "step_async" in c.methods for c in self.resolver.mro(info))
-            named = any(n.endswith(("Env", "Environment", "Wrapper", "VecEnv")) or "Env" in n and "Runner" not in n for n in names)
+            named = any(
+                n.endswith(("Env", "Environment", "Wrapper", "VecEnv")) or ("Env" in n and "Runner" not in n)
+                for n in names
+            )
             resetting = any("reset" in c.methods for c in self.resolver.mro(info))
-            known = stepping and (named or resetting) or any(n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names)
+            known = (stepping and (named or resetting)) or any(
+                n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names
+            )
             self._environment_classes[id(info)] = known
         return known
 
@@ -114,7 +123,9 @@ class Finder:
             return bool(words.ENVIRONMENT.search(last_name(node.func)))
         for value in self.resolver.types(node, Frame(function)):
             if isinstance(value, Library) and (
-                value.name.startswith(("gym.make", "gymnasium.make", "procgen.", "dm_env", "suite.load", "envpool.make"))
+                value.name.startswith(
+                    ("gym.make", "gymnasium.make", "procgen.", "dm_env", "suite.load", "envpool.make")
+                )
                 or value.name.rpartition(".")[2].endswith(("Env", "VecEnv"))
             ):
                 return True
@@ -131,7 +142,14 @@ class Finder:
                 action = self._action_argument(call)
                 return (inner.obj, action) if action is not None else None
             return None
-        if not isinstance(func, t.Attr) or func.name not in ("step", "act", "step_async", "env_step", "take_action", "step_env"):
+        if not isinstance(func, t.Attr) or func.name not in (
+            "step",
+            "act",
+            "step_async",
+            "env_step",
+            "take_action",
+            "step_env",
+        ):
             return None
         action = self._action_argument(call)
         if action is None:
@@ -143,7 +161,11 @@ class Finder:
             return None
         names = [name for name, ds in function.flow.definitions.items() for d in ds
                  if d.statement is event.statement and d.kind == "assign" and d.value is call]  # fmt: skip
-        if len(names) >= 3 and any(words.REWARD.search(n) for n in names) and any("done" in n or "term" in n for n in names):
+        if (
+            len(names) >= 3
+            and any(words.REWARD.search(n) for n in names)
+            and any("done" in n or "term" in n for n in names)
+        ):
             return func.obj, action
         return None
 
@@ -192,8 +214,13 @@ class Finder:
             return
         seen.add(key)
 
-        def again(inner: t.Node, step: Selector = selector, at: Context = context, more: tuple = guards,
-                  held: tuple[str, ...] = names) -> None:  # type: ignore[type-arg]  # fmt: skip
+        def again(
+            inner: t.Node,
+            step: Selector = selector,
+            at: Context = context,
+            more: tuple[tuple[t.Node, bool], ...] = guards,
+            held: tuple[str, ...] = names,
+        ) -> None:
             self._select(inner, step, at, more, function, held, found, depth + 1, seen)
 
         if isinstance(node, (t.Name, t.Attr)):
@@ -203,7 +230,11 @@ class Finder:
                 again(node.obj, (node.name, *selector))
                 return
             for d, extra in reaching(definitions, context, lambda guard: None):
-                if d.kind == "loop" and isinstance(d.value, t.Call) and last_name(d.value.func) in ("range", "enumerate"):
+                if (
+                    d.kind == "loop"
+                    and isinstance(d.value, t.Call)
+                    and last_name(d.value.func) in ("range", "enumerate")
+                ):
                     continue
                 again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
             return
@@ -216,7 +247,11 @@ class Finder:
             step = selector if last_name(node.func) in ("tuple", "list", "map", "zip") else ()
             if receiver is not None and not isinstance(receiver, t.Name):
                 again(receiver, selector)
-            elif isinstance(receiver, t.Name) and receiver.id in function.flow.definitions and last_name(node.func) in words.CONVERSIONS:
+            elif (
+                isinstance(receiver, t.Name)
+                and receiver.id in function.flow.definitions
+                and last_name(node.func) in words.CONVERSIONS
+            ):
                 again(receiver, selector)
             if len(found) == before:
                 for arg in node.args[:4]:
@@ -232,7 +267,12 @@ class Finder:
             if isinstance(node.obj, t.Name) and len(found) == 0:
                 for event in function.flow.calls:  # actions.append(a): the first of them stands for the list
                     func = event.call.func
-                    if isinstance(func, t.Attr) and func.name == "append" and t.dotted(func.obj) == node.obj.id and event.call.args:
+                    if (
+                        isinstance(func, t.Attr)
+                        and func.name == "append"
+                        and t.dotted(func.obj) == node.obj.id
+                        and event.call.args
+                    ):
                         again(event.call.args[0].value, (), event.context)
                         if found:
                             break
@@ -249,14 +289,16 @@ class Finder:
                 again(item)
             return
         if isinstance(node, t.Map):
-            for key, value in node.items:
-                if isinstance(key, t.Const) and "act" in str(key.value).lower():
+            for part, value in node.items:
+                if isinstance(part, t.Const) and "act" in str(part.value).lower():
                     again(value, ())
             return
         if isinstance(node, t.Op):
             before = len(found)
             again(node.left)
-            if len(found) == before or not _is_noise(node.right, function):  # the noise of `action + noise` selects nothing
+            if len(found) == before or not _is_noise(
+                node.right, function
+            ):  # the noise of `action + noise` selects nothing
                 again(node.right)
             return
         if isinstance(node, t.Cond):
@@ -328,7 +370,15 @@ class Finder:
         holder = last_name(call.func.obj)
         if not holder or words.BUFFER.search(holder) or self.looks_like_environment(call.func.obj, function):
             return False
-        return not self.resolver.types(call.func, Frame(function)) and holder not in ("np", "torch", "jnp", "tf", "random", "jax", "F")
+        return not self.resolver.types(call.func, Frame(function)) and holder not in (
+            "np",
+            "torch",
+            "jnp",
+            "tf",
+            "random",
+            "jax",
+            "F",
+        )
 
     def _holds_action(self, node: t.Node, function: Function, call: t.Call) -> bool:
         """A name such as `action` that an earlier call in this function gave its value to."""
@@ -337,7 +387,10 @@ class Finder:
         for d in function.flow.definitions.get(node.id, ()):
             if isinstance(d.value, t.Call) and d.value is not call and d.line <= call.line:
                 inner = d.value
-                if words.POLICY_CALL.search(last_name(inner.func)) or last_name(inner.func) in words.SAMPLES | words.MODES:
+                if (
+                    words.POLICY_CALL.search(last_name(inner.func))
+                    or last_name(inner.func) in words.SAMPLES | words.MODES
+                ):
                     return True
         return False
 

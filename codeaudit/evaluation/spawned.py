@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.purpose import LOGS, UNIT_TEST
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
+from codeaudit.evaluation.tools import Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, Module, last_name
 
-if TYPE_CHECKING:
-    from codeaudit.evaluation.find import Audit
-
 STARTS = {"run", "call", "check_call", "check_output", "Popen", "system", "getoutput", "popen"}
 
 
-def spawned_sites(audit: Audit, sites: list[EvaluationSite]) -> list[EvaluationSite]:
+def spawned_sites(audit: Tools, sites: list[EvaluationSite]) -> list[EvaluationSite]:
     """A site for each call that starts a script with evaluation sites of its own and reads its score back."""
     found = []
     for function in audit.program.functions:
@@ -50,7 +47,7 @@ def _is_process(call: t.Call) -> bool:
     return name.startswith(("subprocess.", "os.", "sp.")) or isinstance(call.func, t.Name)
 
 
-def _script(audit: Audit, call: t.Call, function: Function) -> Module | None:
+def _script(audit: Tools, call: t.Call, function: Function) -> Module | None:
     """The module of the program that a command line names, as a file or after `-m`."""
     texts: list[str] = []
     for arg in call.args[:1]:
@@ -63,16 +60,21 @@ def _script(audit: Audit, call: t.Call, function: Function) -> Module | None:
     for text in texts:
         for word in text.split():
             name = word.removesuffix(".py").replace("/", ".").strip(".")
-            if (word.endswith(".py") or "." in word and "/" not in word) and name.replace(".", "").replace("_", "").isalnum():
+            if (word.endswith(".py") or ("." in word and "/" not in word)) and name.replace(".", "").replace(
+                "_", ""
+            ).isalnum():
                 module = audit.program.find_module(name, 0, function.module)
                 if module is not None and module is not function.module:
                     return module
     return None
 
 
-def _reads_a_score(audit: Audit, function: Function, after: int) -> bool:
+def _reads_a_score(audit: Tools, function: Function, after: int) -> bool:
     """Whether the code after the call, or that gets its result, prints a return; a script that only starts others doesn't."""
-    around = [(function, after), *((site.function, site.event.context.order - 1) for site in audit.resolver.callers(function)[:4])]
+    around = [
+        (function, after),
+        *((site.function, site.event.context.order - 1) for site in audit.resolver.callers(function)[:4]),
+    ]
     for holder, order in around:
         for event in holder.flow.calls:
             if event.context.order > order and last_name(event.call.func) in (*LOGS, "append", "DataFrame"):

@@ -13,6 +13,7 @@ def summarise(sites: Sequence[EvaluationSite]) -> Summary:
     heldout = [s for s in main if s.role == "heldout"]
     policies = [s for s in main if s.agent in ("policy_gradient", "actor_critic_continuous")]
     policies = [s for s in policies if s.role == "heldout"] or policies
-    rules = {s.rule for s in policies if s.rule != "unknown"} or {s.rule for s in policies}
+    rules: set[str] = {s.rule for s in policies}
+    rules = rules - {"unknown"} or rules
     rule = "none" if not rules else rules.pop() if len(rules) == 1 else "mixed"
     return Summary(bool(heldout), rule, any(s.procedure == "in_loop" for s in heldout))

@@ -19,7 +19,10 @@ CONVERSIONS = {
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical", "sample_action_from", "random_categorical"}
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}
-DISTRIBUTION = re.compile(r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution|pol)$", re.I)
+DISTRIBUTION = re.compile(
+    r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution|pol)$",
+    re.I,
+)
 NETWORK = re.compile(
     r"(actor|policy|pi|net|network|model|module|critic|agent|mu|q\d?|qf\d?|qnet|q_net\w*|q_func|dqn|encoder|forward|apply|fn|"
     r"decoder|online|mlp|brain|head|predict)\w*$",
@@ -33,9 +36,14 @@ POLICY_CALL = re.compile(
     r"get_best\w*|predict_action|get_a_and_v|inference\w*|policy_fn|select|act_fn|e_greedy\w*|epsilon_greedy\w*)$",
     re.I,
 )
-ENVIRONMENT = re.compile(r"(^|_)v?envs?($|_|\d)|^\w*env$|^environments?$|_environments?$|^gym_?env\w*|^venv|^(test|eval|train|real|sim)_?envs?\w*$|^task$|^game$|^simulator$|Env$", re.I)
+ENVIRONMENT = re.compile(
+    r"(^|_)v?envs?($|_|\d)|^\w*env$|^environments?$|_environments?$|^gym_?env\w*|^venv|^(test|eval|train|real|sim)_?envs?\w*$|^task$|^game$|^simulator$|Env$",
+    re.I,
+)
 SPACE = re.compile(r"(action_spaces?|act_space|ac_space|single_action_space|action_spec)$")
-BUFFER = re.compile(r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem)\w*$", re.I)
+BUFFER = re.compile(
+    r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem)\w*$", re.I
+)
 STORES = {"insert", "add", "push", "store", "store_transition", "remember", "put", "add_transition", "cache", "store_effect",
           "add_sample", "add_batch", "feed", "observe", "perceive", "add_experience", "append_sample", "save_transition",
           "store_frame", "record", "push_transition", "add_step", "insert_transition", "extend", "write", "put_data", "memorize",
@@ -47,20 +55,55 @@ UPDATES = re.compile(
 NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
                        r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|gui|display|window|screen|viewer|self)$", re.I)  # fmt: skip
 
-EVALUATION = re.compile(r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I)
+EVALUATION = re.compile(
+    r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I
+)
 EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
-DEMO = re.compile(r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|(generate_)?replay(_video|_policy)?|make_gif|display)(_|$|\b)", re.I)
-TRAINING = re.compile(r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)", re.I)
-HELDOUT_NAME = re.compile(r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I)
+DEMO = re.compile(
+    r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|(generate_)?replay(_video|_policy)?|make_gif|display)(_|$|\b)",
+    re.I,
+)
+TRAINING = re.compile(
+    r"(^|_|\b)(train\w*|learn\w*|collect\w*|explor\w*|warm_?up|worker|actor|update\w*|optimi\w*|pretrain\w*|gather\w*|data_gen\w*|fill\w*|init_buffer)(_|$|\b)",
+    re.I,
+)
+HELDOUT_NAME = re.compile(
+    r"(^|_)(test|eval|evaluation|valid|validation|heldout|held_out|unseen|ood|generali[sz]ation)(_|$|\d|env|s)", re.I
+)
 LOG_PROB = re.compile(r"(neg_?log_?p|log_?prob|log_?pi|logp)", re.I)
-POLICY_METHOD = re.compile(r"^_*(act|acts|action|actions|step|predict|select\w*|choose\w*|get_\w*|take_action|best_action|compute_\w*|sample\w*|eval_step|decide|play|run|infer\w*|\w*_actions?)$")
+POLICY_METHOD = re.compile(
+    r"^_*(act|acts|action|actions|step|predict|select\w*|choose\w*|get_\w*|take_action|best_action|compute_\w*|sample\w*|eval_step|decide|play|run|infer\w*|\w*_actions?)$"
+)
 LEARNED_SCALE = re.compile(r"(^|_)(log_?std|log_?sigma|log_?scale|std|sigma|stddev|std_?dev|logstd)(_|$)", re.I)
 SCORE_TEXT = re.compile(r"(mean|average|avg)\W{0,3}(reward|return|score|\W|$)|mean_reward|reward|return\b|score", re.I)
 RULE_NAME = re.compile(r"(determin|stochastic|greedy|argmax|sample|explor|random|rand_|noise)", re.I)
-DISPATCH = re.compile(r"(^|_)(algo|algorithm|alg|agent|which_agent|agent_type|agent_name|method|algo_name|policy_type|model_type|algo_type|rl_algo)$", re.I)
+DISPATCH = re.compile(
+    r"(^|_)(algo|algorithm|alg|agent|which_agent|agent_type|agent_name|method|algo_name|policy_type|model_type|algo_type|rl_algo)$",
+    re.I,
+)
 RANDOM_CALLS = {"random", "rand", "uniform", "random_sample", "ranf", "random_uniform", "rand_like"}
-UNIFORM_ACTIONS = {"randint", "randrange", "choice", "random_integers", "integers", "random_action", "uniform", "rand", "choices"}
-GAUSSIAN = {"normal", "randn", "randn_like", "standard_normal", "gauss", "truncated_normal", "random_normal", "normalvariate", "laplace"}
+UNIFORM_ACTIONS = {
+    "randint",
+    "randrange",
+    "choice",
+    "random_integers",
+    "integers",
+    "random_action",
+    "uniform",
+    "rand",
+    "choices",
+}
+GAUSSIAN = {
+    "normal",
+    "randn",
+    "randn_like",
+    "standard_normal",
+    "gauss",
+    "truncated_normal",
+    "random_normal",
+    "normalvariate",
+    "laplace",
+}
 NOISE_NAME = re.compile(r"noise", re.I)
 REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|episode_r)", re.I)
 EPISODE = re.compile(r"(episode|epinfo|ep_info|eprew|ep_rew|ep_ret|final_info|r$)", re.I)

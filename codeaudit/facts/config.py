@@ -9,7 +9,17 @@ from typing import Any
 MAX_BYTES = 200_000
 MAX_LEAVES = 5_000
 GIN = re.compile(r"^\s*(?:[\w./]*/)?(?:\w+\.)*(?P<owner>\w+)\.(?P<name>\w+)\s*=\s*(?P<value>[^#]*)")
-SCALARS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "null": None, "~": None, "": None}
+SCALARS = {
+    "true": True,
+    "false": False,
+    "yes": True,
+    "no": False,
+    "on": True,
+    "off": False,
+    "null": None,
+    "~": None,
+    "": None,
+}
 
 
 def is_config(path: str) -> bool:

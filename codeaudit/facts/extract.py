@@ -66,7 +66,9 @@ def extract(files: Sequence[tuple[str, bytes]], workers: int) -> Iterator[tuple[
             again.extend((file,) for file in units[index])
         else:
             yield units[index][0][0], marshal.dumps(("failed", f"parsing it failed: {result.reason}", None))
-    for index, result in run_isolated(_extract_unit, again, workers=workers, timeout=SECONDS_PER_CHUNK) if again else ():
+    for index, result in (
+        run_isolated(_extract_unit, again, workers=workers, timeout=SECONDS_PER_CHUNK) if again else ()
+    ):
         if isinstance(result, Crash):
             yield again[index][0][0], marshal.dumps(("failed", f"parsing it failed: {result.reason}", None))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 MAGIC = re.compile(r"^\s*[%!?]|^\s*\w+\s*\?\s*$")
 
@@ -24,8 +25,8 @@ def notebook_source(text: str) -> tuple[str, list[int]]:
     for cell in cells:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
-        code = cell.get("source", cell.get("input", []))
-        parts = code.splitlines(keepends=True) if isinstance(code, str) else [str(part) for part in code]
+        code: Any = cell.get("source", cell.get("input", []))
+        parts = code.splitlines(keepends=True) if isinstance(code, str) else [str(part) for part in code or ()]
         single = isinstance(code, str)
         for part in parts:
             line = part.rstrip("\n")

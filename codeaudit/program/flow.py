@@ -140,10 +140,10 @@ class _Builder:
             self.expression(node.iter, context, node)
             self.bind(node.target, node.iter, ("*",), "loop", context, node)
         elif isinstance(node, t.With):
-            for item, target in node.items:
+            for item, name in node.items:
                 self.expression(item, context, node)
-                if target is not None:
-                    self.bind(target, item, (), "with", context, node)
+                if name is not None:
+                    self.bind(name, item, (), "with", context, node)
         elif isinstance(node, t.Def):
             self.flow.functions.append(node)
             for decorator in node.decorators:
@@ -158,8 +158,11 @@ class _Builder:
         self, target: t.Node, value: t.Node, selector: Selector, kind: str, context: Context, statement: t.Node
     ) -> None:
         if isinstance(target, t.Seq):
-            if isinstance(value, t.Seq) and not selector and len(value.items) == len(target.items) and not any(
-                isinstance(item, t.Star) for item in (*target.items, *value.items)
+            if (
+                isinstance(value, t.Seq)
+                and not selector
+                and len(value.items) == len(target.items)
+                and not any(isinstance(item, t.Star) for item in (*target.items, *value.items))
             ):  # a, b = x, y
                 for item, part in zip(target.items, value.items, strict=True):
                     self.bind(item, part, (), kind, context, statement)

@@ -106,7 +106,9 @@ class CallSite:
 class Program:
     """All files of one snapshot (and of dependencies read with it), joined by names."""
 
-    def __init__(self, files: Mapping[str, t.File], dependencies: Mapping[str, Mapping[str, t.File]] | None = None) -> None:
+    def __init__(
+        self, files: Mapping[str, t.File], dependencies: Mapping[str, Mapping[str, t.File]] | None = None
+    ) -> None:
         self.modules: dict[str, Module] = {}
         self._by_tail: dict[str, list[Module]] = {}
         for path, file in sorted(files.items()):
@@ -137,7 +139,9 @@ class Program:
                 module.functions.append(function)
                 if owner is not None:
                     # A property's setter has the property's name: the getter is the one that gives a value.
-                    if not (node.name in owner.methods and any(t.dotted(d).endswith(".setter") for d in node.decorators)):
+                    if not (
+                        node.name in owner.methods and any(t.dotted(d).endswith(".setter") for d in node.decorators)
+                    ):
                         owner.methods[node.name] = function
                 elif outer is not None:
                     outer.inner[node.name] = function

@@ -130,9 +130,9 @@ def _declared(module: Module) -> list[Option]:
             option = _from_call(event.call, module)
             if option is not None:
                 found.append(option)
-        for target, value, _ in function.flow.subscript_stores:  # config["x"] = 1
+        for target, stored, _ in function.flow.subscript_stores:  # config["x"] = 1
             if isinstance(target.index, t.Const) and isinstance(target.index.value, str) and _is_config(target.obj):
-                found.append(Option(target.index.value, value, None, module.path, target.line, "assigned", module))
+                found.append(Option(target.index.value, stored, None, module.path, target.line, "assigned", module))
         for name, definitions in function.flow.definitions.items():
             holder, _, attribute = name.rpartition(".")
             for d in definitions:
@@ -142,17 +142,25 @@ def _declared(module: Module) -> list[Option]:
                             found.append(Option(attribute, d.value, None, module.path, d.line, "assigned", module))
                     elif CONFIG_NAME.match(name.rpartition(".")[2]):
                         found.extend(_from_mapping(d.value, module))
-        for event in function.flow.returns:
-            if event.value is not None and (function.name.startswith("default") or CONFIG_NAME.match(function.name.rpartition("_")[2] or "x")):
-                found.extend(_from_mapping(event.value, module))
-    for info in [c for c in module.classes.values()]:
+        for returned in function.flow.returns:
+            if returned.value is not None and (
+                function.name.startswith("default") or CONFIG_NAME.match(function.name.rpartition("_")[2] or "x")
+            ):
+                found.extend(_from_mapping(returned.value, module))
+    for info in module.classes.values():
         is_dataclass = any(
             t.dotted(d.func if isinstance(d, t.Call) else d) in DATACLASSES for d in info.node.decorators
-        ) or any(last_name(b) in ("NamedTuple", "BaseModel", "BaseSettings", "TypedDict", "Tap") for b in info.node.bases)
+        ) or any(
+            last_name(b) in ("NamedTuple", "BaseModel", "BaseSettings", "TypedDict", "Tap") for b in info.node.bases
+        )
         if not is_dataclass and not CONFIG_CLASS.search(info.name):
             continue
         for statement in info.node.body:
-            if isinstance(statement, t.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], t.Name):
+            if (
+                isinstance(statement, t.Assign)
+                and len(statement.targets) == 1
+                and isinstance(statement.targets[0], t.Name)
+            ):
                 value: t.Node | None = statement.value
                 if isinstance(value, t.Other) and not value.parts:
                     value = t.Const(statement.line, None)
@@ -175,7 +183,13 @@ def _from_mapping(value: t.Node, module: Module) -> list[Option]:
             if isinstance(key, t.Const) and isinstance(key.value, str):
                 found.append(Option(key.value, item, None, module.path, key.line, "dict", module))
                 found.extend(_from_mapping(item, module))
-    elif isinstance(value, t.Call) and last_name(value.func) in ("dict", "ConfigDict", "EasyDict", "Namespace", "SimpleNamespace"):
+    elif isinstance(value, t.Call) and last_name(value.func) in (
+        "dict",
+        "ConfigDict",
+        "EasyDict",
+        "Namespace",
+        "SimpleNamespace",
+    ):
         for arg in value.args:
             if arg.name and not arg.name.startswith("*"):
                 found.append(Option(arg.name, arg.value, None, module.path, arg.line, "dict", module))
@@ -200,7 +214,12 @@ def _from_call(call: t.Call, module: Module) -> Option | None:
             return None
         action = keywords.get("action")
         default: t.Node | None = keywords.get("default")
-        if default is None and name in ("add_arg", "arg", "add") and len(flags) > 1 and not isinstance(flags[1], t.Name):
+        if (
+            default is None
+            and name in ("add_arg", "arg", "add")
+            and len(flags) > 1
+            and not isinstance(flags[1], t.Name)
+        ):
             default = flags[1] if not (isinstance(flags[1], t.Const) and str(flags[1].value).startswith("-")) else None
         if default is None:
             value = ACTIONS.get(action.value) if isinstance(action, t.Const) else None
@@ -208,7 +227,12 @@ def _from_call(call: t.Call, module: Module) -> Option | None:
         said = keywords.get("default") or action
         line = said.line if said is not None else call.line  # where the default stands, in a call of several lines
         return Option(label, default, None, module.path, line, "argparse", module)
-    if name.startswith("DEFINE_") and len(flags) >= 1 and isinstance(flags[0], t.Const) and isinstance(flags[0].value, str):
+    if (
+        name.startswith("DEFINE_")
+        and len(flags) >= 1
+        and isinstance(flags[0], t.Const)
+        and isinstance(flags[0].value, str)
+    ):
         default = flags[1] if len(flags) > 1 else keywords.get("default", t.Const(call.line, None))
         return Option(flags[0].value, default, None, module.path, call.line, "flags", module)
     if name in ("option", "Option") and flags and isinstance(flags[0], t.Const) and str(flags[0].value).startswith("-"):
@@ -218,9 +242,13 @@ def _from_call(call: t.Call, module: Module) -> Option | None:
         label = plain or long.split("/")[0].lstrip("-").replace("-", "_")
         flag = keywords.get("is_flag")
         fallback = False if isinstance(flag, t.Const) and flag.value else None
-        return Option(label, keywords.get("default", t.Const(call.line, fallback)), None, module.path, call.line, "click", module)
+        return Option(
+            label, keywords.get("default", t.Const(call.line, fallback)), None, module.path, call.line, "click", module
+        )
     if len(flags) >= 2 and isinstance(flags[0], t.Name) and "parser" in flags[0].id.lower() and "default" in keywords:
-        if isinstance(flags[1], t.Const) and isinstance(flags[1].value, str):  # a helper that adds an option to a parser
+        if isinstance(flags[1], t.Const) and isinstance(
+            flags[1].value, str
+        ):  # a helper that adds an option to a parser
             label = flags[1].value.lstrip("-").replace("-", "_")
             return Option(label, keywords["default"], None, module.path, call.line, "argparse", module)
     return None

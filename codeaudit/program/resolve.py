@@ -5,11 +5,13 @@ Answers are sets of possibilities. An empty answer means "not known", never "not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from codeaudit.facts import tree as t
-from codeaudit.program.flow import Context, Definition, Selector
+from codeaudit.program.arguments import Arguments, accepts, is_abstract
+from codeaudit.program.attributes import Attributes
+from codeaudit.program.flow import Definition, Selector
 from codeaudit.program.frames import (
     ClassValue,
     Frame,
@@ -21,6 +23,7 @@ from codeaudit.program.frames import (
     Value,
 )
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, last_name
+from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
 
 Made = TypeVar("Made", bound=t.Node)
 
@@ -30,14 +33,27 @@ TRANSPARENT = {
     "script", "trace", "function", "remote", "checkify", "inference_mode", "unwrap_model", "prepare", "freeze", "cast",
     "share_memory", "wraps",
 }  # fmt: skip
+
 # Methods that give back their own object (`net.to(device)`), as seen from the value's type.
-CHAINED = {"to", "cuda", "cpu", "eval", "train", "float", "double", "half", "share_memory", "requires_grad_", "apply", "unwrapped"}
-# `build_x(...)`-like calls whose result is what was built are followed through the function's returns.
-MAX_DEPTH = 60
-MAX_VALUES = 12
+CHAINED = {
+    "to",
+    "cuda",
+    "cpu",
+    "eval",
+    "train",
+    "float",
+    "double",
+    "half",
+    "share_memory",
+    "requires_grad_",
+    "apply",
+    "unwrapped",
+}
 
 
-class Resolver:
+class Resolver(Arguments, Attributes):
+    """Names to values, calls to functions."""
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self._types: dict[tuple[object, ...], tuple[Value, ...]] = {}
@@ -54,8 +70,6 @@ class Resolver:
         self._kept.append(node)
         return node
 
-    # --- names ------------------------------------------------------------------------------------------------------
-
     def lookup_global(self, name: str, module: Module, depth: int = 0, hops: int = 0) -> list[Value]:
         """What a top-level name of a module is."""
         if name in module.top:
@@ -67,7 +81,7 @@ class Resolver:
         definitions = module.body.flow.definitions.get(name)
         if definitions:
             frame = Frame(module.body)
-            return _unique(v for d in definitions[-3:] for v in self._of_definition(d, (), frame, depth + 1))
+            return unique(v for d in definitions[-3:] for v in self._of_definition(d, (), frame, depth + 1))
         for star, level in module.stars:
             target = self.program.find_module(star, level, module)
             if target is not None and hops < 6:
@@ -117,7 +131,7 @@ class Resolver:
                 return [Instance(function.owner)] if function.owner else []
             found = function.flow.definitions.get(name)
             if found:
-                values = _unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
+                values = unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
                 if values or function.parameter(name) is None:
                     return values
             if name in function.inner:
@@ -141,7 +155,7 @@ class Resolver:
             if values:
                 return values
         if parameter is not None and parameter.annotation is not None:
-            annotated = [v for v in self.types(parameter.annotation, Frame(frame.function.module.body), depth + 1)]
+            annotated = self.types(parameter.annotation, Frame(frame.function.module.body), depth + 1)
             found = [Instance(v.info) for v in annotated if isinstance(v, ClassValue)]
             if found:
                 return list(found)
@@ -165,56 +179,8 @@ class Resolver:
             argument = self.argument(name, Frame(function, parent=outer, call=site.call))
             if argument is not None:
                 values.extend(self.types(argument[0], outer, depth + 2))
-        self._passed[key] = _unique(values)[:MAX_VALUES]
+        self._passed[key] = unique(values)[:MAX_VALUES]
         return self._passed[key]
-
-    def argument(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
-        """The expression that a call passes for a parameter, and the frame to read it in; None where it passes none."""
-        if frame.call is None or frame.parent is None:
-            return None
-        for arg in (*frame.call.args, *frame.bound):
-            if arg.name == name:
-                return arg.value, frame.parent
-        positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
-        index = frame.skip
-        for value, where in self._positional(frame, 0):
-            if 0 <= index < len(positional) and positional[index].name == name:
-                return value, where
-            index += 1
-        return self._keyword_forwarded(name, frame)
-
-    def _positional(self, frame: Frame, depth: int) -> Iterator[tuple[t.Node, Frame]]:
-        """The positional arguments of a frame's call; `*args` is replaced by what the caller itself was given there."""
-        assert frame.call is not None and frame.parent is not None
-        for arg in frame.call.args:
-            if arg.name == "*":
-                outer = frame.parent
-                taken = _star_parameter(outer.function, "*")
-                if depth > 4 or outer.call is None or taken is None or last_name(arg.value) != taken.name:
-                    return
-                named = sum(1 for p in outer.function.parameters if not p.kind)
-                yield from list(self._positional(outer, depth + 1))[named:]
-            elif not arg.name:
-                yield arg.value, frame.parent
-
-    def _keyword_forwarded(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
-        """An argument that reaches the call through `**kwargs`."""
-        for _ in range(4):
-            outer = frame.parent
-            if frame.call is None or outer is None or outer.call is None:
-                return None
-            taken = _star_parameter(outer.function, "**")
-            if taken is None or not any(a.name == "**" and last_name(a.value) == taken.name for a in frame.call.args):
-                return None
-            for arg in outer.call.args:
-                if arg.name == name and outer.parent is not None:
-                    return arg.value, outer.parent
-            frame = outer
-        return None
-
-    def passes_rest(self, frame: Frame) -> bool:
-        """Whether the call that entered the frame passes `**something` or `*something`."""
-        return frame.call is not None and any(a.name in ("*", "**") for a in frame.call.args)
 
     def _of_definition(self, d: Definition, selector: Selector, frame: Frame, depth: int) -> list[Value]:
         if d.kind == "augment":
@@ -225,16 +191,22 @@ class Resolver:
         selector = tuple(s for s in selector if s != "*")
         if not selector:
             return self.types(node, frame, depth)
-        return self._remembered((id(node), selector, *frame.key), depth, lambda: self._taken_apart(node, selector, frame, depth))
+        return self._remembered(
+            (id(node), selector, *frame.key), depth, lambda: self._taken_apart(node, selector, frame, depth)
+        )
 
     def _taken_apart(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
-        if isinstance(node, t.Seq) and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):
+        if (
+            isinstance(node, t.Seq)
+            and isinstance(selector[0], int)
+            and -len(node.items) <= selector[0] < len(node.items)
+        ):
             return self._select(node.items[selector[0]], selector[1:], frame, depth)
         if isinstance(node, t.Call) and last_name(node.func) in ("items", "values") and isinstance(node.func, t.Attr):
             table, where = self.literal(node.func.obj, frame, depth + 1)
             if isinstance(table, t.Map):
                 rest = selector[1:] if last_name(node.func) == "items" and selector[0] == 1 else selector
-                return _unique(v for _, item in table.items for v in self._select(item, rest, where, depth + 1))
+                return unique(v for _, item in table.items for v in self._select(item, rest, where, depth + 1))
         if isinstance(node, t.Call) and depth < MAX_DEPTH:
             values: list[Value] = []
             for target in self.targets(node, frame, depth + 1)[:4]:
@@ -244,17 +216,15 @@ class Resolver:
                         for event in target.function.flow.returns:
                             if event.value is not None:
                                 values.extend(self._select(event.value, selector, inner, depth + 2))
-            return _unique(values)
+            return unique(values)
         if isinstance(node, t.Name) and depth < MAX_DEPTH:
             found = self.definitions(node.id, frame)
             if found:
-                return _unique(v for d in found[0][-3:] for v in self._of_definition(d, selector, found[1], depth + 1))
+                return unique(v for d in found[0][-3:] for v in self._of_definition(d, selector, found[1], depth + 1))
             argument = self.argument(node.id, frame)
             if argument is not None:
                 return self._select(argument[0], selector, argument[1], depth + 1)
         return []
-
-    # --- values -----------------------------------------------------------------------------------------------------
 
     def types(self, node: t.Node, frame: Frame, depth: int = 0) -> list[Value]:
         """What the expression may be, in this frame."""
@@ -273,7 +243,7 @@ class Resolver:
         self._busy.add(key)
         cuts = self._cuts
         try:
-            values = _unique(answer())[:MAX_VALUES]
+            values = unique(answer())[:MAX_VALUES]
         finally:
             self._busy.discard(key)
         if values or cuts == self._cuts:
@@ -362,10 +332,10 @@ class Resolver:
             if not found and name in frame.function.module.body.flow.definitions:
                 found = frame.function.module.body.flow.definitions[name], Frame(frame.function.module.body)
             if found:
-                values = _unique(v for d in found[0][-3:] for v in self._of_definition(d, (), found[1], depth + 1))
+                values = unique(v for d in found[0][-3:] for v in self._of_definition(d, (), found[1], depth + 1))
                 if values:
                     return values
-        return _unique(
+        return unique(
             v for owner in self.types(node.obj, frame, depth + 1) for v in self.member(owner, node.name, depth + 1)
         )
 
@@ -387,7 +357,7 @@ class Resolver:
             if method is not None:
                 if method.is_property:
                     inner = Frame(method, receiver=owner)
-                    return _unique(
+                    return unique(
                         v
                         for event in method.flow.returns
                         if event.value is not None
@@ -397,75 +367,12 @@ class Resolver:
             return self.attribute_values(owner, name, depth)
         return []
 
-    def attribute_values(self, owner: Instance, name: str, depth: int) -> list[Value]:
-        values: list[Value] = []
-        for expression, selector, frame in self.attribute_definitions(owner, name):
-            values.extend(self._select(expression, selector, frame, depth + 1))
-            if len(values) > MAX_VALUES:
-                break
-        return _unique(values)
-
-    def attribute_definitions(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:
-        """The assignments `self.name = …` in the object's class and bases, each with the frame to read it in."""
-        found: list[tuple[t.Node, Selector, Frame]] = []
-        for info in self.mro(owner.info):
-            for method in info.methods.values():
-                if not method.self_name:
-                    continue
-                for d in method.flow.definitions.get(f"{method.self_name}.{name}", ()):
-                    if d.kind != "augment":
-                        found.append((d.value, d.selector, self.method_frame(owner, method)))
-            for d in info.flow.definitions.get(name, ()):
-                found.append((d.value, d.selector, Frame(info.module.body)))
-        return found or self._through_library(owner, name)
-
-    def is_counter(self, owner: Instance, name: str) -> bool:
-        """Whether methods change an attribute in place."""
-        return any(
-            d.kind == "augment"
-            for info in self.mro(owner.info)
-            for method in info.methods.values()
-            if method.self_name
-            for d in method.flow.definitions.get(f"{method.self_name}.{name}", ())
-        )
-
-    def _through_library(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:
-        """An attribute that a library's base class sets: the constructor's argument of the same name."""
-        own = self.method(owner.info, "__init__")
-        if own is not None:
-            frame = self.method_frame(owner, own)
-            for event in own.flow.calls:
-                if last_name(event.call.func) == "__init__":
-                    for arg in event.call.args:
-                        if arg.name == name:
-                            return [(arg.value, (), frame)]
-        if owner.call is not None and owner.frame is not None:
-            for arg in owner.call.args:
-                if arg.name == name and (own is None or own.parameter(name) is None):
-                    return [(arg.value, (), owner.frame)]
-        return []
-
-    def method_frame(self, owner: Instance, method: Function) -> Frame:
-        """A method as it ran on this object: `__init__` with the arguments of the constructor call, where known."""
-        if method.name in ("__init__", "setup", "__post_init__") and owner.call is not None and owner.frame is not None:
-            own = self.method(owner.info, "__init__")
-            if own is method or own is None:
-                return Frame(method, parent=owner.frame, call=owner.call, receiver=owner)
-            # A base class's constructor, called through super().__init__(…) in the class's own.
-            first = Frame(own, parent=owner.frame, call=owner.call, receiver=owner)
-            for event in own.flow.calls:
-                func = event.call.func
-                if isinstance(func, t.Attr) and func.name == "__init__":
-                    skip = 0 if isinstance(func.obj, t.Call) else -1
-                    return Frame(method, parent=first, call=event.call, receiver=owner, skip=skip)
-        return Frame(method, receiver=owner)
-
     def _call(self, node: t.Call, frame: Frame, depth: int) -> list[Value]:
         values: list[Value] = []
         name = last_name(node.func)
         if isinstance(node.func, t.Attr) and name in CHAINED:
             chained = [v for v in self.types(node.func.obj, frame, depth + 1) if isinstance(v, (Instance, Library))]
-            kept = [v for v in chained if not (isinstance(v, Instance) and self.method(v.info, name))]
+            kept: list[Value] = [v for v in chained if not (isinstance(v, Instance) and self.method(v.info, name))]
             if kept:
                 return kept
         if name == "partial" and node.args:
@@ -508,63 +415,7 @@ class Resolver:
                             values.extend(self.types(event.value, inner, depth + 2))
         if not callee and name in TRANSPARENT and node.args:
             return self.types(node.args[0].value, frame, depth + 1)
-        return _unique(values)
-
-    # --- classes ----------------------------------------------------------------------------------------------------
-
-    def bases(self, info: ClassInfo) -> list[ClassInfo]:
-        found = []
-        for base in info.node.bases:
-            for value in self.types(base, Frame(info.module.body)):
-                if isinstance(value, ClassValue) and value.info is not info:
-                    found.append(value.info)
-        return found
-
-    def mro(self, info: ClassInfo) -> list[ClassInfo]:
-        """The class and its bases in the program, nearest first; cycles are cut."""
-        known = self._mro.get(id(info))
-        if known is not None:
-            return known
-        order: list[ClassInfo] = []
-        self._mro[id(info)] = order
-        queue = [info]
-        while queue:
-            current = queue.pop(0)
-            if any(current is seen for seen in order):
-                continue
-            order.append(current)
-            queue.extend(self.bases(current))
-        return order
-
-    def library_bases(self, info: ClassInfo) -> list[str]:
-        """The names of library classes that the class derives from, at any distance."""
-        names = []
-        for current in self.mro(info):
-            for base in current.node.bases:
-                for value in self.types(base, Frame(current.module.body)):
-                    if isinstance(value, Library):
-                        names.append(value.name)
-        return names
-
-    def method(self, info: ClassInfo, name: str) -> Function | None:
-        for current in self.mro(info):
-            if name in current.methods:
-                return current.methods[name]
-        return None
-
-    def subclasses(self, info: ClassInfo) -> list[ClassInfo]:
-        """All classes of the program that derive from this one."""
-        found: list[ClassInfo] = []
-        queue = [info]
-        while queue:
-            current = queue.pop()
-            for candidate in self.program.subclasses_by_name.get(current.name, ()):
-                if candidate is not info and all(candidate is not c for c in found) and current in self.bases(candidate):
-                    found.append(candidate)
-                    queue.append(candidate)
-        return found
-
-    # --- calls ------------------------------------------------------------------------------------------------------
+        return unique(values)
 
     def targets(self, call: t.Call, frame: Frame, depth: int = 0) -> list[Value]:
         """The functions of the program that a call may reach (as FunctionValue or LambdaValue), or a Library name.
@@ -573,7 +424,7 @@ class Resolver:
         found: list[Value] = []
         for value in self.types(call.func, frame, depth + 1):
             found.extend(self._callable(value))
-        return _unique(found)
+        return unique(found)
 
     def _callable(self, value: Value) -> Iterator[Value]:
         if isinstance(value, (FunctionValue, LambdaValue, Library)):
@@ -661,103 +512,3 @@ class Resolver:
         if isinstance(value, ClassValue):
             return function.name == "__init__" and self.method(value.info, "__init__") is function
         return False
-
-
-def _star_parameter(function: Function, kind: str) -> t.Param | None:
-    return next((p for p in function.parameters if p.kind == kind), None)
-
-
-def accepts(function: Function, call: t.Call) -> bool:
-    """Whether a call's arguments fit a function's parameters."""
-    params = function.parameters
-    if any(a.name in ("*", "**") for a in call.args):
-        return True
-    positional = sum(1 for a in call.args if not a.name)
-    names = {p.name for p in params}
-    if not any(p.kind == "**" for p in params) and any(a.name and a.name not in names for a in call.args):
-        return False
-    if not any(p.kind == "*" for p in params) and positional > sum(1 for p in params if not p.kind):
-        return False
-    given = {a.name for a in call.args}
-    required = [p for p in params if p.default is None and not p.kind]
-    return all(p.name in given for p in required[positional:])
-
-
-def is_abstract(function: Function) -> bool:
-    """A body that only raises, passes or has a docstring."""
-    for statement in function.node.body:
-        if isinstance(statement, t.Stop) and statement.kind in ("raise", "pass"):
-            continue
-        if isinstance(statement, t.Expr) and isinstance(statement.value, t.Const):
-            continue
-        return False
-    return True
-
-
-def reaching(
-    definitions: list[Definition], use: Context | None, feasible: "Feasible"
-) -> list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]]:
-    """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use doesn't.
-
-    `feasible(guard)` says True, False or None (not known) of a condition."""
-    before = [d for d in definitions if use is None or d.context.order < use.order]
-    if use is not None and use.loops:  # what the previous turn of the loop left counts more than what stood before the loop
-        later = [d for d in definitions if d.context.order > use.order and any(x is use.loops[-1] for x in d.context.loops)]
-        inside = [d for d in before if any(x is use.loops[-1] for x in d.context.loops)]
-        if later and not inside:
-            before = later
-    if not before:
-        before = list(definitions)
-    use_guards = {id(test): held for test, held in (use.guards if use else ())}
-    found: list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]] = []
-    seen: set[tuple[int, bool]] = set()
-    for d in reversed(before):
-        extra = tuple((test, held) for test, held in d.context.guards if id(test) not in use_guards)
-        if any(use_guards.get(id(test), held) != held for test, held in d.context.guards):
-            continue
-        verdicts = [feasible(guard) for guard in extra]
-        if any(v is False for v in verdicts):
-            continue
-        found.append((d, extra))
-        if d.kind == "augment":
-            continue
-        if all(v is True for v in verdicts):
-            break
-        unsure = [g for g, v in zip(extra, verdicts, strict=True) if v is not True]
-        if len(unsure) == 1:
-            test, held = unsure[0]
-            if (id(test), not held) in seen:
-                break
-            seen.add((id(test), held))
-    return found
-
-
-class Feasible:
-    """The type of the question `reaching` asks."""
-
-    def __call__(self, guard: tuple[t.Node, bool]) -> bool | None:  # pragma: no cover
-        raise NotImplementedError
-
-
-def _unique(values: Iterable[Value]) -> list[Value]:
-    seen: set[tuple[object, ...]] = set()
-    out: list[Value] = []
-    for value in values:
-        if isinstance(value, Instance):
-            key: tuple[object, ...] = ("i", id(value.info), id(value.call))
-        elif isinstance(value, FunctionValue):
-            receiver = value.receiver
-            key = ("f", id(value.function), id(receiver.info) if isinstance(receiver, Instance) else 0,
-                   id(receiver.call) if isinstance(receiver, Instance) else 0)  # fmt: skip
-        elif isinstance(value, Library):
-            key = ("l", value.name, id(value.call))
-        elif isinstance(value, ClassValue):
-            key = ("c", id(value.info))
-        elif isinstance(value, ModuleValue):
-            key = ("m", value.module.path)
-        else:
-            key = (id(value),)
-        if key not in seen:
-            seen.add(key)
-            out.append(value)
-    return out

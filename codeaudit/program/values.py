@@ -6,44 +6,25 @@ is off by default leaves its branch out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context, Guard
+from codeaudit.program.folding import Folding, Known, Origin, stronger
 from codeaudit.program.frames import Frame, FunctionValue, Instance, ModuleValue
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.options import CONFIG_NAME, Option, Options
-from codeaudit.program.resolve import Resolver, reaching
+from codeaudit.program.reaching import reaching
+from codeaudit.program.resolve import Resolver
 
 MAX_DEPTH = 24
 CASTS = {"int": int, "float": float, "bool": bool, "str": str}
-STRENGTH = {"literal": 0, "mode": 1, "default": 2, "option": 3}
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Who decided a value: a literal in the code, a parameter's default, an option, or the module's mode."""
+class Evaluator(Folding):
+    """Values under the program's own defaults."""
 
-    kind: str  # "literal", "default", "option", "mode"
-    file: str
-    line: int
-    name: str = ""
-    computed: bool = False  # from several flags, or from a flag and the kind of environment
-    trail: tuple[tuple[str, int, str], ...] = ()  # (file, line, what) from the use to the origin
-
-
-@dataclass(frozen=True)
-class Known:
-    value: Any
-    origin: Origin
-
-
-def _stronger(a: Origin, b: Origin) -> Origin:
-    return a if STRENGTH[a.kind] >= STRENGTH[b.kind] else b
-
-
-class Evaluator:
     def __init__(self, resolver: Resolver, options: Options) -> None:
         self.resolver = resolver
         self.options = options
@@ -52,8 +33,6 @@ class Evaluator:
         self._cuts = 0  # answers cut short by a cycle aren't remembered as "not known"
         self.guessing = False  # unknown special cases (`is_atari(env)`) count as not given
 
-    # --- conditions -------------------------------------------------------------------------------------------------
-
     def holds(self, guard: Guard, frame: Frame) -> tuple[bool | None, Origin | None]:
         """Whether a condition holds under the defaults, and who decided it."""
         test, wanted = guard
@@ -61,8 +40,6 @@ class Evaluator:
         if known is None:
             return None, None
         return bool(known.value) == wanted, known.origin
-
-    # --- values -----------------------------------------------------------------------------------------------------
 
     def likely(self, node: t.Node, frame: Frame, use: Context | None = None) -> Known | None:
         """The value; where a special case (`is_atari(env)`) can't be told, as if it weren't given."""
@@ -120,7 +97,7 @@ class Evaluator:
             if test is None:
                 return None
             chosen = self.evaluate(node.body if test.value else node.orelse, frame, use)
-            return Known(chosen.value, _stronger(test.origin, chosen.origin)) if chosen else None
+            return Known(chosen.value, stronger(test.origin, chosen.origin)) if chosen else None
         if isinstance(node, t.Op):
             return self._arithmetic(node, frame, use)
         if isinstance(node, t.Sub):
@@ -130,90 +107,6 @@ class Evaluator:
         if isinstance(node, (t.Map, t.Seq)) and not node.items:
             return Known((), Origin("literal", file, node.line))
         return None
-
-    def _boolean(self, node: t.Bool, frame: Frame, use: Context | None) -> Known | None:
-        left, right = self.evaluate(node.left, frame, use), self.evaluate(node.right, frame, use)
-        stop = node.op == "or"
-        for side in (left, right):
-            if side is not None and bool(side.value) == stop:
-                if left is not None and right is not None:
-                    return Known(side.value, self._both(left.origin, right.origin, node, frame))
-                return side
-        if left is not None and right is not None:
-            return Known(right.value, self._both(left.origin, right.origin, node, frame))
-        if self.guessing and (left or right):
-            known = left or right
-            assert known is not None
-            # `flag or is_special(env)`: the special case isn't the default one.
-            origin = replace(known.origin, kind="option", file=frame.function.module.path, line=node.line, computed=True)
-            return Known(known.value if stop else False, origin)
-        return None
-
-    def _both(self, a: Origin, b: Origin, node: t.Node, frame: Frame) -> Origin:
-        """The origin of a value computed from two: two options make the line that joins them the deciding one."""
-        if a.kind == b.kind == "option" and (a.file, a.line) != (b.file, b.line):
-            return Origin("option", frame.function.module.path, node.line, f"{a.name} and {b.name}", computed=True)
-        return _stronger(a, b)
-
-    def _compare(self, node: t.Compare, frame: Frame, use: Context | None) -> Known | None:
-        if len(node.ops) != 1:
-            return None
-        op, other = node.ops[0]
-        left = self.evaluate(node.left, frame, use)
-        if op in ("in", "not in") and left is not None and isinstance(other, t.Seq):
-            items = [self.evaluate(item, frame, use) for item in other.items]
-            if all(item is not None for item in items):
-                inside = any(item is not None and item.value == left.value for item in items)
-                return Known(inside == (op == "in"), left.origin)
-            return None
-        right = self.evaluate(other, frame, use)
-        if left is None or right is None:
-            return None
-        try:
-            result = {
-                "==": lambda: left.value == right.value,
-                "!=": lambda: left.value != right.value,
-                "is": lambda: left.value is right.value or left.value == right.value,
-                "is not": lambda: not (left.value is right.value or left.value == right.value),
-                "<": lambda: left.value < right.value,
-                ">": lambda: left.value > right.value,
-                "<=": lambda: left.value <= right.value,
-                ">=": lambda: left.value >= right.value,
-                "in": lambda: left.value in right.value,
-                "not in": lambda: left.value not in right.value,
-                "match": lambda: left.value == right.value,
-            }[op]()
-        except (TypeError, KeyError):
-            return None
-        return Known(result, _stronger(left.origin, right.origin))
-
-    def _arithmetic(self, node: t.Op, frame: Frame, use: Context | None) -> Known | None:
-        left, right = self.evaluate(node.left, frame, use), self.evaluate(node.right, frame, use)
-        if node.op == "*":  # zero times anything
-            for side in (left, right):
-                if side is not None and isinstance(side.value, (int, float)) and side.value == 0:
-                    return side
-        if left is None or right is None:
-            return None
-        if not (isinstance(left.value, (int, float)) and isinstance(right.value, (int, float))):
-            if node.op == "+" and isinstance(left.value, str) and isinstance(right.value, str):
-                return Known((left.value + right.value)[:200], _stronger(left.origin, right.origin))
-            return None
-        try:
-            value = {
-                "+": lambda: left.value + right.value,
-                "-": lambda: left.value - right.value,
-                "*": lambda: left.value * right.value,
-                "/": lambda: left.value / right.value,
-                "//": lambda: left.value // right.value,
-                "%": lambda: left.value % right.value,
-                "**": lambda: float(left.value) ** right.value if abs(right.value) < 64 else None,
-            }.get(node.op, lambda: None)()
-        except (ArithmeticError, TypeError, ValueError):
-            return None
-        return None if value is None or isinstance(value, complex) else Known(value, _stronger(left.origin, right.origin))
-
-    # --- names ------------------------------------------------------------------------------------------------------
 
     def _name(self, node: t.Name, frame: Frame, use: Context | None) -> Known | None:
         name = node.id
@@ -262,7 +155,7 @@ class Evaluator:
             return None
         best = values[0]
         for other in values[1:]:
-            best = Known(best.value, _stronger(best.origin, other.origin))
+            best = Known(best.value, stronger(best.origin, other.origin))
         return best
 
     @staticmethod
@@ -298,7 +191,7 @@ class Evaluator:
         gin = [o for o in gin if o.owner.rpartition(".")[2] in owners]
         if gin:
             return self._default_of(gin[0])
-        if frame.call is None or not frame.call.args and frame.function.node.decorators:
+        if frame.call is None or (not frame.call.args and frame.function.node.decorators):
             click = [o for o in self.options.find(name, frame.function.module) if o.kind == "click"]
             if click and click[0].module is frame.function.module:
                 return self._default_of(click[0])
@@ -313,8 +206,6 @@ class Evaluator:
         if len(known.origin.trail) > 8:
             return known
         return Known(known.value, replace(known.origin, trail=((file, line, what), *known.origin.trail)))
-
-    # --- attributes and options -------------------------------------------------------------------------------------
 
     def mode(self, frame: Frame) -> bool | None:
         """Whether the network is in training mode: the last `.eval()` or `.train()` before the call, nearest caller first."""
@@ -390,12 +281,18 @@ class Evaluator:
                 if attribute != name or not holder or holder == current.function.self_name:
                     continue
                 before = [d for d in definitions if d.context.order < at and d.kind == "assign" and not d.selector]
-                if before and isinstance(before[-1].statement, t.Assign) and self._is_made_by(before[-1].statement, owner, current):
+                if (
+                    before
+                    and isinstance(before[-1].statement, t.Assign)
+                    and self._is_made_by(before[-1].statement, owner, current)
+                ):
                     return self.evaluate(before[-1].value, current, before[-1].context)
             for event in reversed(current.function.flow.calls):
                 func = event.call.func
                 if event.context.order < at and isinstance(func, t.Attr) and func.name in setters:
-                    if any(isinstance(v, Instance) and v.info is owner.info for v in self.resolver.types(func.obj, current)):
+                    if any(
+                        isinstance(v, Instance) and v.info is owner.info for v in self.resolver.types(func.obj, current)
+                    ):
                         value = next((a.value for a in event.call.args if a.name in ("", setters[func.name])), None)
                         return self.evaluate(value, current, event.context) if value is not None else None
             call, current = current.call, current.parent
@@ -476,7 +373,9 @@ class Evaluator:
                 if isinstance(key, t.Const) and key.value == node.index.value:
                     known = self.evaluate(value, where)
                     if known and CONFIG_NAME.match(last_name(node.obj)):
-                        return Known(known.value, Origin("option", where.function.module.path, key.line, str(key.value)))
+                        return Known(
+                            known.value, Origin("option", where.function.module.path, key.line, str(key.value))
+                        )
                     return known
         return self._option(node.index.value.replace("-", "_"), frame, owner=last_name(node.obj))
 
@@ -494,9 +393,16 @@ class Evaluator:
             except ValueError:
                 return None
         if name == "getattr" and len(positional) >= 2 and isinstance(positional[1], t.Const):
-            found = self._attribute(self.resolver.keep(t.Attr(node.line, positional[0], str(positional[1].value))), frame)
+            found = self._attribute(
+                self.resolver.keep(t.Attr(node.line, positional[0], str(positional[1].value))), frame
+            )
             return found or (self.evaluate(positional[2], frame, use) if len(positional) > 2 else None)
-        if name in ("get", "pop") and positional and isinstance(positional[0], t.Const) and isinstance(node.func, t.Attr):
+        if (
+            name in ("get", "pop")
+            and positional
+            and isinstance(positional[0], t.Const)
+            and isinstance(node.func, t.Attr)
+        ):
             if isinstance(positional[0].value, str):
                 found = self._item(self.resolver.keep(t.Sub(node.line, node.func.obj, positional[0])), frame)
                 return found or (self.evaluate(positional[1], frame, use) if len(positional) > 1 else None)

@@ -1,0 +1,92 @@
+"""Which expression a call passes for a parameter, forwarded `*args` and `**kwargs` included; and which calls fit a function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from codeaudit.facts import tree as t
+from codeaudit.program.frames import Frame
+from codeaudit.program.index import Function, last_name
+
+
+class Arguments:
+    """Arguments of the call that entered a frame."""
+
+    def argument(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
+        """The expression that a call passes for a parameter, and the frame to read it in; None where it passes none."""
+        if frame.call is None or frame.parent is None:
+            return None
+        for arg in (*frame.call.args, *frame.bound):
+            if arg.name == name:
+                return arg.value, frame.parent
+        positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
+        index = frame.skip
+        for value, where in self._positional(frame, 0):
+            if 0 <= index < len(positional) and positional[index].name == name:
+                return value, where
+            index += 1
+        return self._keyword_forwarded(name, frame)
+
+    def _positional(self, frame: Frame, depth: int) -> Iterator[tuple[t.Node, Frame]]:
+        """The positional arguments of a frame's call; `*args` is replaced by what the caller itself was given there."""
+        assert frame.call is not None and frame.parent is not None
+        for arg in frame.call.args:
+            if arg.name == "*":
+                outer = frame.parent
+                taken = _star_parameter(outer.function, "*")
+                if depth > 4 or outer.call is None or taken is None or last_name(arg.value) != taken.name:
+                    return
+                named = sum(1 for p in outer.function.parameters if not p.kind)
+                yield from list(self._positional(outer, depth + 1))[named:]
+            elif not arg.name:
+                yield arg.value, frame.parent
+
+    def _keyword_forwarded(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
+        """An argument that reaches the call through `**kwargs`."""
+        for _ in range(4):
+            outer = frame.parent
+            if frame.call is None or outer is None or outer.call is None:
+                return None
+            taken = _star_parameter(outer.function, "**")
+            if taken is None or not any(a.name == "**" and last_name(a.value) == taken.name for a in frame.call.args):
+                return None
+            for arg in outer.call.args:
+                if arg.name == name and outer.parent is not None:
+                    return arg.value, outer.parent
+            frame = outer
+        return None
+
+    def passes_rest(self, frame: Frame) -> bool:
+        """Whether the call that entered the frame passes `**something` or `*something`."""
+        return frame.call is not None and any(a.name in ("*", "**") for a in frame.call.args)
+
+
+def _star_parameter(function: Function, kind: str) -> t.Param | None:
+    return next((p for p in function.parameters if p.kind == kind), None)
+
+
+def accepts(function: Function, call: t.Call) -> bool:
+    """Whether a call's arguments fit a function's parameters."""
+    params = function.parameters
+    if any(a.name in ("*", "**") for a in call.args):
+        return True
+    positional = sum(1 for a in call.args if not a.name)
+    names = {p.name for p in params}
+    if not any(p.kind == "**" for p in params) and any(a.name and a.name not in names for a in call.args):
+        return False
+    if not any(p.kind == "*" for p in params) and positional > sum(1 for p in params if not p.kind):
+        return False
+    given = {a.name for a in call.args}
+    required = [p for p in params if p.default is None and not p.kind]
+    return all(p.name in given for p in required[positional:])
+
+
+def is_abstract(function: Function) -> bool:
+    """A body that only raises, passes or has a docstring."""
+    for statement in function.node.body:
+        if isinstance(statement, t.Stop) and statement.kind in ("raise", "pass"):
+            continue
+        if isinstance(statement, t.Expr) and isinstance(statement.value, t.Const):
+            continue
+        return False
+    return True

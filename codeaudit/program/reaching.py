@@ -1,0 +1,52 @@
+"""Which bindings of a name may reach a use. Within one function; nothing here crosses a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context, Definition
+
+Feasible = Callable[[tuple[t.Node, bool]], bool | None]  # whether a condition holds; None where that isn't known
+
+
+def reaching(
+    definitions: list[Definition], use: Context | None, feasible: Feasible
+) -> list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]]:
+    """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use doesn't.
+
+    `feasible(guard)` says True, False or None (not known) of a condition."""
+    before = [d for d in definitions if use is None or d.context.order < use.order]
+    if (
+        use is not None and use.loops
+    ):  # what the previous turn of the loop left counts more than what stood before the loop
+        later = [
+            d for d in definitions if d.context.order > use.order and any(x is use.loops[-1] for x in d.context.loops)
+        ]
+        inside = [d for d in before if any(x is use.loops[-1] for x in d.context.loops)]
+        if later and not inside:
+            before = later
+    if not before:
+        before = list(definitions)
+    use_guards = {id(test): held for test, held in (use.guards if use else ())}
+    found: list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]] = []
+    seen: set[tuple[int, bool]] = set()
+    for d in reversed(before):
+        extra = tuple((test, held) for test, held in d.context.guards if id(test) not in use_guards)
+        if any(use_guards.get(id(test), held) != held for test, held in d.context.guards):
+            continue
+        verdicts = [feasible(guard) for guard in extra]
+        if any(v is False for v in verdicts):
+            continue
+        found.append((d, extra))
+        if d.kind == "augment":
+            continue
+        if all(v is True for v in verdicts):
+            break
+        unsure = [g for g, v in zip(extra, verdicts, strict=True) if v is not True]
+        if len(unsure) == 1:
+            test, held = unsure[0]
+            if (id(test), not held) in seen:
+                break
+            seen.add((id(test), held))
+    return found
