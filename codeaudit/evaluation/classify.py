@@ -97,7 +97,7 @@ class Classifier:
         exploring = [d for d in draws if d.chance == "random" and d.rule == "uniform_random"]
         for d in draws:
             if d not in exploring or len(exploring) == len(draws):
-                by_owner.setdefault((d.owner if d.sure else "?", d.dispatch), []).append(d)
+                by_owner.setdefault((d.owner, d.dispatch), []).append(d)
         for (owner, _), group in by_owner.items():
             group.extend(d for d in exploring if d not in group and (not d.owner or d.owner == owner or owner == "?"))
         out = []

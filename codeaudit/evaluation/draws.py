@@ -422,7 +422,7 @@ class Tracer(Sinks):
             return out
         here = frame.function.module.path.split("/")
         candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
-        return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:4]] or out
+        return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:10]] or out
 
     def _returns(
         self, function: Function, selector: Selector, frame: Frame, depth: int, arity: int | None = None

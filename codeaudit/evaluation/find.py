@@ -170,10 +170,6 @@ class Audit(Tools):
         """One group per rule and chooser that can really differ; guesses by name never make a further site."""
         sure = [c for c in classified if c.sure and c.rule != "unknown"]
         pool = sure or [c for c in classified if c.rule != "unknown"] or classified
-        if not sure:
-            per_way = {(id(c.frame), c.rule) for c in pool}
-            if len(per_way) > len({id(c.frame) for c in pool}):  # the guesses differ within one way into the code
-                return [pool]
         groups: dict[tuple[Any, ...], list[Classified]] = {}
         for c in pool:
             function = f.rollout.function
