@@ -1,4 +1,4 @@
-"""Environments by id: a Gymnasium id such as `LunarLander-v3`, or `procgen/miner`."""
+"""Environments by id: a Gymnasium id such as `LunarLander-v3`, `procgen/miner`, `minatar/breakout` or `riskygrid`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ def environment_from_id(environment_id: str, slots: int, *, step_cap: int | None
 
         procgen: VectorEnvironment = ProcgenSlots(environment_id, slots, step_cap)
         return procgen
+    if environment_id.startswith("minatar/"):
+        from codeaudit_runtime.environments.minatar import MinAtarSlots
+
+        minatar: VectorEnvironment = MinAtarSlots(environment_id, slots, step_cap)
+        return minatar
+    if environment_id.startswith("riskygrid"):
+        from codeaudit_runtime.environments.riskygrid import RiskyGrid
+
+        grid: VectorEnvironment = RiskyGrid(environment_id, slots, step_cap)
+        return grid
     from codeaudit_runtime.environments.gymnasium_slots import GymnasiumSlots, factory_from_id
 
     return GymnasiumSlots(environment_id, factory_from_id(environment_id), slots, step_cap)

@@ -52,6 +52,7 @@ class ProcgenSlots:
         self._lengths = np.zeros(slots, dtype=np.int64)
         self._levels = np.zeros(slots, dtype=np.int64)
         self._vector: Any = None
+        self._buffer: Any = None
 
     @property
     def info(self) -> EnvironmentInfo:
@@ -100,11 +101,21 @@ class ProcgenSlots:
     def seeds(self) -> None:
         return None
 
-    def snapshot(self, slot: int) -> object:
+    def observations(self) -> AnyArray:
+        """What every slot shows now; also after `restore`."""
+        shown: AnyArray = self._vector.observe()[1]["rgb"]
+        return shown
+
+    def state(self, slot: int) -> bytes:
+        """The saved state of one slot, as ProcGen writes it."""
         vector = self._vector
-        buffer = vector._ffi.new(f"char[{LARGEST_STATE}]")
-        size = vector.call_c_func("get_state", slot, buffer, LARGEST_STATE)
-        return bytes(vector._ffi.buffer(buffer, size)), int(self._lengths[slot])
+        if self._buffer is None:
+            self._buffer = vector._ffi.new(f"char[{LARGEST_STATE}]")
+        size = vector.call_c_func("get_state", slot, self._buffer, LARGEST_STATE)
+        return bytes(vector._ffi.buffer(self._buffer, size))
+
+    def snapshot(self, slot: int) -> object:
+        return self.state(slot), int(self._lengths[slot])
 
     def restore(self, slot: int, snapshot: object) -> None:
         assert isinstance(snapshot, tuple)

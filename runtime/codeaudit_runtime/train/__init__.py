@@ -1,0 +1,1 @@
+"""Recipes that make checkpoints. Not for auditing them."""

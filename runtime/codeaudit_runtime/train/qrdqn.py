@@ -1,0 +1,209 @@
+"""Trains several seeds of one QR-DQN recipe at once, in one batched network. Not for other algorithms or for audits.
+
+Source: Dabney et al. 2018, Algorithm 1 (quantile Huber loss, κ = 1), with uniform replay.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from codeaudit.store import RunDirectory
+from codeaudit_runtime.environments import LevelDraw, LevelSet, environment_from_id
+from codeaudit_runtime.environments.protocol import VectorEnvironment
+from codeaudit_runtime.spaces import AnyArray, FloatArray
+from codeaudit_runtime.train.networks import FORMAT, Members, NetworkShape
+from codeaudit_runtime.train.recipe import CHUNK, Recipe, metadata_of_member
+from codeaudit_runtime.train.replay import Replay
+
+BETA_1, BETA_2 = 0.9, 0.999
+FLAT = ("online", "target", "first", "second")
+OnChunk = Callable[[int, FloatArray], None]
+
+
+@dataclass(frozen=True)
+class TrainedMember:
+    """One agent: its seed, its safetensors file, and the mean return of training episodes a chunk (nan: none ended)."""
+
+    seed: int
+    content: bytes
+    returns: tuple[float, ...]
+
+
+def quantile_huber_gradient(predicted_SBQ: Tensor, target_SBQ: Tensor) -> Tensor:
+    """Gradient of Σ_i mean_j ρ_τi(target_j − predicted_i), averaged over the batch, with respect to `predicted`.
+
+    By hand, for autograd would keep five arrays of S × B × Q × Q. Source: Dabney et al. 2018, equation 10, κ = 1.
+    """
+    count = predicted_SBQ.shape[-1]
+    levels = (torch.arange(count, dtype=torch.float32) + 0.5) / count
+    errors = target_SBQ.unsqueeze(-2) - predicted_SBQ.unsqueeze(-1)  # S B i j
+    below = (errors < 0).to(torch.float32)
+    slope = errors.clamp_(-1.0, 1.0).mul_(below.sub_(levels[:, None]).abs_())
+    return slope.mean(dim=-1).div_(-predicted_SBQ.shape[1])
+
+
+class Trainer:
+    """S members in lockstep: one environment slot, one ring and one random stream each."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.seeds = recipe.member_seeds()
+        self.environments = [environment_from_id(recipe.environment, 1) for _ in self.seeds]
+        info = self.environments[0].info
+        self.shape = NetworkShape(info.observation.shape, info.actions.size, recipe.quantiles)
+        self.online, self.target = Members(self.shape, len(self.seeds)), Members(self.shape, len(self.seeds))
+        self.gradient = Members(self.shape, len(self.seeds))
+        self.online.draw(self.seeds)
+        self.target.flat.copy_(self.online.flat)
+        self.first_moment, self.second_moment = torch.zeros_like(self.online.flat), torch.zeros_like(self.online.flat)
+        self.updates = 0
+        self.replay = Replay(len(self.seeds), recipe.buffer, info.observation)
+        self.step = 0
+        self.returns: list[list[float]] = [[] for _ in self.seeds]
+
+    def run_chunk(self) -> None:
+        """Train to the next save. Episodes and random streams begin anew, from (seed, chunk) alone."""
+        chunk, recipe, members = self.step // CHUNK, self.recipe, len(self.seeds)
+        stop = min((chunk + 1) * CHUNK, recipe.steps)
+        streams = [np.random.Generator(np.random.PCG64([seed, 11, chunk])) for seed in self.seeds]
+        length = stop - self.step
+        # Drawn ahead in one call a member: 100,000 small calls would cost as much as the network.
+        explore_ST = np.stack([stream.random(length) for stream in streams])
+        random_ST = np.stack([stream.integers(0, self.shape.actions, length) for stream in streams])
+        current = _reset_all(self.environments, self.seeds, chunk)
+        totals, finished = np.zeros(members), [[0.0, 0.0] for _ in self.seeds]
+        only = np.zeros(1, dtype=np.int64)
+        for offset in range(length):
+            explores = explore_ST[:, offset] < recipe.epsilon_at(self.step)
+            actions = random_ST[:, offset].copy()
+            if not explores.all():
+                actions[~explores] = self._greedy(current)[~explores]
+            following, rewards = np.empty_like(current), np.zeros(members)
+            ended, kept = np.zeros(members, dtype=bool), np.ones(members, dtype=bool)
+            for member, environment in enumerate(self.environments):
+                result = environment.step(actions[member : member + 1], only)
+                following[member], rewards[member] = result.observations[0], result.rewards[0]
+                totals[member] += rewards[member]
+                if result.changed and result.ended[0]:
+                    ended[member], kept[member] = True, not result.truncated[0]
+                    finished[member][0] += totals[member]
+                    finished[member][1] += 1
+                    totals[member] = 0.0
+            self.replay.add(current, actions, rewards, following, ended, kept)
+            current = following
+            self.step += 1
+            if self.step > recipe.warmup and self.step % recipe.train_every == 0:
+                self._learn(np.stack([stream.random(recipe.batch) for stream in streams]))
+            if self.step % recipe.target_update == 0:
+                self.target.flat.copy_(self.online.flat)
+        for member, (total, count) in enumerate(finished):
+            self.returns[member].append(total / count if count else float("nan"))
+
+    def _greedy(self, observations_S: AnyArray) -> AnyArray:
+        values = self.online.forward(torch.from_numpy(observations_S).unsqueeze(1))
+        result: AnyArray = values.mean(dim=-1).argmax(dim=-1).squeeze(1).numpy()
+        return result
+
+    def _learn(self, draws_SB: FloatArray) -> None:
+        replay, places = self.replay, self.replay.places(draws_SB)
+        rows = np.arange(len(places))[:, None]
+        ahead = self.target.forward(torch.from_numpy(replay.following[rows, places]))
+        ahead = _of_action(ahead, ahead.mean(dim=-1).argmax(dim=-1))
+        goes_on = torch.from_numpy(((1.0 - replay.ended[rows, places]) * self.recipe.discount).astype(np.float32))
+        target = ahead.mul_(goes_on.unsqueeze(-1)).add_(torch.from_numpy(replay.rewards[rows, places]).unsqueeze(-1))
+        keep: list[Tensor] = []
+        outputs = self.online.forward(torch.from_numpy(replay.observations[rows, places]), keep)
+        actions = torch.from_numpy(replay.actions[rows, places])
+        slope = torch.zeros_like(outputs)
+        slope[torch.from_numpy(rows), torch.arange(actions.shape[1]), actions] = quantile_huber_gradient(
+            _of_action(outputs, actions), target
+        )
+        self.online.backward(keep, slope.flatten(2), self.gradient.parameters)
+        self._adam()
+
+    def _adam(self) -> None:
+        """Adam (Kingma & Ba 2015) with PyTorch's defaults, over all members at once: it works on single numbers."""
+        self.updates += 1
+        gradient = self.gradient.flat
+        self.first_moment.lerp_(gradient, 1 - BETA_1)
+        self.second_moment.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
+        scale = (self.second_moment / (1 - BETA_2**self.updates)).sqrt_().add_(1e-8)
+        self.online.flat.addcdiv_(
+            self.first_moment, scale, value=-self.recipe.learning_rate / (1 - BETA_1**self.updates)
+        )
+
+    def members(self) -> list[TrainedMember]:
+        made = []
+        for member, seed in enumerate(self.seeds):
+            tensors = {name: value[member].clone() for name, value in self.online.parameters.items()}
+            header = metadata_of_member(
+                self.recipe, seed, self.step, self.shape.observation, self.shape.actions
+            )
+            made.append(TrainedMember(seed, save(tensors, {"format": FORMAT, **header}), tuple(self.returns[member])))
+        return made
+
+    def saved(self) -> bytes:
+        """Everything that training needs to go on, as plain arrays."""
+        arrays: dict[str, AnyArray] = {f"replay/{name}": value for name, value in self.replay.arrays().items()}
+        for name in FLAT:
+            arrays[name] = self._flat(name).numpy()
+        arrays["updates"] = np.array(self.updates)
+        arrays["returns"] = np.array(self.returns)
+        arrays["steps"] = np.array(self.step)
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)  # type: ignore[arg-type,unused-ignore]
+        return buffer.getvalue()
+
+    def put_back(self, content: bytes) -> None:
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            self.step = int(arrays["steps"])
+            self.returns = arrays["returns"].tolist()
+            prefix = "replay/"
+            names = [name for name in arrays.files if name.startswith(prefix)]
+            self.replay.put_back({name.removeprefix(prefix): arrays[name] for name in names})
+            self.updates = int(arrays["updates"])
+            for name in FLAT:
+                self._flat(name).copy_(torch.from_numpy(arrays[name]))
+
+    def _flat(self, name: str) -> Tensor:
+        return {
+            "online": self.online.flat,
+            "target": self.target.flat,
+            "first": self.first_moment,
+            "second": self.second_moment,
+        }[name]
+
+
+def _of_action(values_SBAQ: Tensor, actions_SB: Tensor) -> Tensor:
+    index = actions_SB[..., None, None].expand(*actions_SB.shape, 1, values_SBAQ.shape[-1])
+    return values_SBAQ.gather(2, index).squeeze(2)
+
+
+def _reset_all(environments: list[VectorEnvironment], seeds: list[int], chunk: int) -> AnyArray:
+    """First observations (S × …). A member's episodes depend on its own seed and the chunk alone."""
+    draws = [int(np.random.SeedSequence([seed, 7, chunk]).generate_state(1)[0]) for seed in seeds]
+    firsts = [env.reset(LevelDraw(LevelSet(), draw))[0] for env, draw in zip(environments, draws, strict=True)]
+    return np.stack(firsts)
+
+
+def train_members(recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None = None) -> list[TrainedMember]:
+    """Train, saving after each chunk in `run`; a killed run goes on after the last saved one."""
+    np.finfo(np.float32), np.finfo(np.float64)  # read before the next line, for NumPy warns where it can't see them
+    torch.set_flush_denormal(True)  # dead units leave moments that shrink for ever, and denormal numbers are slow
+    trainer = Trainer(recipe)
+    kept = run.unit("training")
+    if kept is not None:
+        trainer.put_back(kept)
+    while trainer.step < recipe.steps:
+        trainer.run_chunk()
+        run.save("training", trainer.saved())
+        if on_chunk is not None:
+            on_chunk(trainer.step, np.array([returns[-1] for returns in trainer.returns]))
+    return trainer.members()
