@@ -353,27 +353,34 @@ class Audit(Tools):
 
 
 def _for_measuring(frames: Sequence[Frame]) -> Sequence[Frame]:
-    """The ways into a shared helper that are for measuring, where the code tells them from the ways for learning."""
-    telling = [f for f in frames if _says_measuring(f)]
-    return telling if telling and len(telling) < len(frames) else frames
+    """The ways into a shared helper without those for learning, where the code tells the two apart by name."""
+    names = [_said_on_the_way(frame) for frame in frames]
+    if not any(words.says_evaluation(name) for said in names for name in said):
+        return frames
+    kept = [
+        frame
+        for frame, said in zip(frames, names, strict=True)
+        if not any(words.TRAINING_NAME.search(name) for name in said) or any(words.says_evaluation(name) for name in said)
+    ]
+    return kept or frames
 
 
-def _says_measuring(frame: Frame) -> bool:
+def _said_on_the_way(frame: Frame) -> list[str]:
+    """The names along a chain of callers: functions, what a result is bound to, and words that are passed."""
+    said: list[str] = []
     current: Frame | None = frame
-    while current is not None and current.parent is not None:
+    while current is not None and current.parent is not None and current.call is not None:
         caller = current.parent.function
-        if words.says_evaluation(caller.name):
-            return True
-        if any(
-            isinstance(a.value, t.Const) and a.value.value in ("eval", "test", "evaluation")
-            for a in (current.call.args if current.call else ())
-        ):
-            return True
+        if caller.name not in ("<module>", "main"):
+            said.append(caller.name)
+        said.extend(
+            a.value.value for a in current.call.args if isinstance(a.value, t.Const) and isinstance(a.value.value, str)
+        )
         for name, definitions in caller.flow.definitions.items():
-            if any(d.value is current.call and words.says_evaluation(name) for d in definitions):
-                return True
+            if any(d.value is current.call for d in definitions):
+                said.append(name)
         current = current.parent
-    return False
+    return said
 
 
 def _entry(frame: Frame) -> Frame | None:

@@ -187,7 +187,7 @@ def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> 
             entered, caller = caller, caller.parent
     if learns and not measures:
         return replace(use, kind="training")
-    if not learns and use.measured and use.kind == "training" and any(f.parent is not None for f in frames):
+    if (measures or not learns) and use.measured and use.kind == "training" and any(f.parent is not None for f in frames):
         return replace(use, kind="evaluation")
     return use
 

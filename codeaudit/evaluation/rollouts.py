@@ -263,8 +263,9 @@ class Finder:
             return
         if isinstance(node, t.Sub):
             index = node.index.value if isinstance(node.index, t.Const) else "*"
+            before = len(found)
             again(node.obj, (index if isinstance(index, (int, str)) else "*", *selector))
-            if isinstance(node.obj, t.Name) and len(found) == 0:
+            if isinstance(node.obj, t.Name) and len(found) == before:
                 for event in function.flow.calls:  # actions.append(a): the first of them stands for the list
                     func = event.call.func
                     if (
@@ -274,7 +275,7 @@ class Finder:
                         and event.call.args
                     ):
                         again(event.call.args[0].value, (), event.context)
-                        if found:
+                        if len(found) > before:
                             break
             if isinstance(node.obj, t.Name) and not isinstance(node.index, t.Const):
                 for target, value, at in function.flow.subscript_stores:  # actions[i] = agent.act(obs[i])
