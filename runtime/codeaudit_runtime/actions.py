@@ -10,7 +10,7 @@ from codeaudit.errors import UserError
 from codeaudit_runtime.policies import ActionValues, Categorical, Chosen, Gaussian, Head, StateDependentNoise
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, FloatArray, IntArray
 
-RULES = ("sampled", "sampled_redrawn", "greedy", "epsilon_greedy", "uniform_random", "own")
+RULES = ("sampled", "sampled_redrawn", "greedy", "epsilon_greedy", "merged_greedy", "uniform_random", "own")
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,25 @@ class ActionRule:
     """One of `RULES`; `epsilon` belongs to epsilon_greedy alone.
 
     `sampled_redrawn` differs from `sampled` for state-dependent noise only: the matrix is drawn anew every few steps,
-    as in training (every step where the file gives no period), where `sampled` keeps one matrix a slot, as the library's
-    own `predict` does after loading.
+    as in training (every step where the file gives no period), where `sampled` keeps one matrix a slot, as the
+    library's own `predict` does after loading.
+    `merged_greedy` takes the likeliest action of the likeliest class of equivalent actions; `classes` says which class
+    each action belongs to (`equivalence.py`).
     `own` takes the action that a user's function chose.
     """
 
     name: str
     epsilon: float | None = None
+    classes: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
         return self.name if self.epsilon is None else f"{self.name}:{self.epsilon:g}"
+
+    @property
+    def identity(self) -> str:
+        """The label and all else that shapes the choice."""
+        return self.label if not self.classes else f"{self.label}({','.join(map(str, self.classes))})"
 
 
 def rule_from_text(text: str) -> ActionRule:
@@ -84,6 +92,8 @@ class ActionChooser:
             uniform = self._uniform(active)
             chosen[explore] = uniform[explore]
             return chosen
+        if name == "merged_greedy":
+            return merged_greedy(head, self.rule.classes)
         if name in ("sampled", "sampled_redrawn"):
             return self._clipped(self._sampled(head, active))
         return self._clipped(head.greedy())
@@ -129,3 +139,17 @@ class ActionChooser:
             self._matrices_SFD = self.rng.standard_normal((self.slots, *head.std_FD.shape)) * head.std_FD
         result: AnyArray = head.mean_ND + np.einsum("nf,nfd->nd", head.features_NF, self._matrices_SFD[active])
         return result
+
+
+def merged_greedy(head: Head, classes: tuple[int, ...]) -> IntArray:
+    """The likeliest class, then its likeliest action (N,). UserError without classes or without probabilities."""
+    if not classes:
+        raise UserError("merged_greedy needs the classes of equivalent actions", hint="`codeaudit gap` measures them")
+    if not isinstance(head, Categorical):
+        raise UserError("merged_greedy is for policies with a distribution over discrete actions")
+    probabilities_NA = head.probabilities()
+    index_A = np.asarray(classes)
+    totals_NC = np.stack([probabilities_NA[:, index_A == each].sum(axis=1) for each in range(index_A.max() + 1)], axis=1)
+    inside_NA = index_A[None, :] == totals_NC.argmax(axis=1)[:, None]
+    chosen: IntArray = np.where(inside_NA, probabilities_NA, -1.0).argmax(axis=1)
+    return chosen

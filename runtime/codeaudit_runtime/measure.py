@@ -61,7 +61,7 @@ class Unit:
         size = f"{self.episodes}/{self.slots}/{self.burn_in}/{self.step_cap}"
         return (
             f"{self.name}|{agent}|{self.reference}|{self.environment}|{self.levels.label}|{self.draw}|"
-            f"{self.rule.label}|{size}"
+            f"{self.rule.identity}|{size}"
         )
 
     @property
