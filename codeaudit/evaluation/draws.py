@@ -409,7 +409,7 @@ class Tracer(Sinks):
         if not isinstance(node.func, t.Attr):
             return out
         made = all(isinstance(v, Library) and v.call is not None for v, _ in out)
-        opaque = made and words.POLICY_METHOD.search(node.func.name) and node.func.name not in self.libraries.by_name
+        opaque = made and words.POLICY_METHOD.search(node.func.name) and not self._has_model(node.func.name, out)
         if out and not opaque:
             return out
         if not out and any(not isinstance(v, Library) for v in self.resolver.types(node.func.obj, frame)):
@@ -423,6 +423,10 @@ class Tracer(Sinks):
         here = frame.function.module.path.split("/")
         candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
         return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:10]] or out
+
+    def _has_model(self, name: str, values: list[tuple[Value, bool]]) -> bool:
+        roots = {v.name.split(".")[0] for v, _ in values if isinstance(v, Library)}
+        return any(roots & set(model.packages) for model in self.libraries.by_name.get(name, ()))
 
     def _returns(
         self, function: Function, selector: Selector, frame: Frame, depth: int, arity: int | None = None
@@ -486,5 +490,12 @@ def _common(a: list[str], b: list[str]) -> int:
 
 
 def _is_environment(function: Function) -> bool:
+    """A method of a class that is an environment: by its name or its bases, or by the spaces that it sets."""
     owner = function.owner
-    return owner is not None and "step" in owner.methods and "reset" in owner.methods
+    if owner is None or not ("step" in owner.methods and ("reset" in owner.methods or "step_wait" in owner.methods)):
+        return owner is not None and owner.name.endswith(("Env", "Wrapper", "VecEnv"))
+    names = [owner.name, *(last_name(base) for base in owner.node.bases)]
+    if any(word in name for name in names for word in ("Env", "Wrapper", "Monitor", "Vec")):
+        return True
+    spaces = ("self.action_space", "self.observation_space")
+    return any(name in method.flow.definitions for method in owner.methods.values() for name in spaces)
