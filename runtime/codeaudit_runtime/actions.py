@@ -149,7 +149,8 @@ def merged_greedy(head: Head, classes: tuple[int, ...]) -> IntArray:
         raise UserError("merged_greedy is for policies with a distribution over discrete actions")
     probabilities_NA = head.probabilities()
     index_A = np.asarray(classes)
-    totals_NC = np.stack([probabilities_NA[:, index_A == each].sum(axis=1) for each in range(index_A.max() + 1)], axis=1)
+    classes_C = range(index_A.max() + 1)
+    totals_NC = np.stack([probabilities_NA[:, index_A == each].sum(axis=1) for each in classes_C], axis=1)
     inside_NA = index_A[None, :] == totals_NC.argmax(axis=1)[:, None]
     chosen: IntArray = np.where(inside_NA, probabilities_NA, -1.0).argmax(axis=1)
     return chosen

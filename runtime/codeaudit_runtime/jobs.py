@@ -1,4 +1,4 @@
-"""Work units of any kind through a run directory: those kept are not done again. Not for deciding what the units are."""
+"""Work units of any kind through a run directory: those kept are not done again. Not for saying which units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are held-out levels new, and can they be played at all? Compares ProcGen levels by content. Not for rolling out agents.
+"""Are held-out levels new, and can they be played at all? Compares ProcGen levels by content. Not for agents.
 
 A level is compared in four ways: its first picture, its first layout (grid and entities, without themes and seeds), and
 both again all through fixed action sequences, for some games draw most of a level while it is played.

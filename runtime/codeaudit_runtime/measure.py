@@ -19,7 +19,9 @@ from codeaudit_runtime.checkpoints.normalization import normalization_from_pickl
 from codeaudit_runtime.checkpoints.source import bytes_of_file, verified_bytes
 from codeaudit_runtime.environments import LevelDraw, LevelSet, VectorEnvironment, environment_from_id
 from codeaudit_runtime.episodes import EpisodeRow, bytes_from_rows, rows_from_bytes
+from codeaudit_runtime.memory import remembering
 from codeaudit_runtime.plan import Plan
+from codeaudit_runtime.policies import FixedHead
 from codeaudit_runtime.references import RANDOM_WEIGHTS, reference_agent
 from codeaudit_runtime.rollout import Agent, Quota, rollout
 
@@ -164,6 +166,8 @@ def run_unit(unit: Unit) -> bytes:
     policy = checkpoint.policy if checkpoint is not None else None
     if unit.reference:
         policy = reference_agent(unit.reference, checkpoint, environment, draw)
+    if policy is not None and not isinstance(policy, FixedHead) and unit.environment.startswith("procgen/"):
+        policy = remembering(policy)
     agent = Agent(
         name=unit.name,
         policy=policy,
