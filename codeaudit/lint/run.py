@@ -241,7 +241,8 @@ def _problem(rule: Rule, hit: Hit, lines: Mapping[str, list[str]]) -> Problem:
         line.rstrip("\r")[:200] for line in lines.get(at.file, ())[at.line - 1 : at.line - 1 + EXCERPT_LINES]
     )
     finding = Finding(rule.code, rule.severity, at.file, at.line, hit.message, "", hit.evidence)
-    return Problem(finding, rule, max(hit.end_line, at.line), excerpt, hit.edit)
+    edit = hit.edit if at.file.endswith(".py") else None  # a notebook is left to a person
+    return Problem(finding, rule, max(hit.end_line, at.line), excerpt, edit)
 
 
 def _identified(problems: Sequence[Problem]) -> list[Problem]:

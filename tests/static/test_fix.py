@@ -4,6 +4,7 @@ written.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,15 @@ def test_a_diff_shows_hostile_names_escaped() -> None:
     shown = diff({"a\x1b[31m.py": (b"x = 1\n", b"x = 2")})
     assert "\x1b" not in shown
     assert shown.splitlines()[2:] == ["@@ -1 +1 @@", "-x = 1", "+x = 2", "\\ No newline at end of file"]
+
+
+def test_a_notebook_is_left_to_a_person() -> None:
+    cell = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "source": ["import torch\n", "x = torch.load('a.pt')\n"],
+    }
+    notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+    (found,) = [p for p in lint({"a.ipynb": notebook}) if p.finding.code == "CA801"]
+    assert found.edit is None
