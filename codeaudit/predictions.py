@@ -41,7 +41,9 @@ def predict(sites: Sequence[EvaluationSite]) -> tuple[list[EvaluationSite], list
     for site in sites:
         mine: list[Prediction] = []
 
-        def add(kind: PredictionKind, expectation: str, site: EvaluationSite = site, mine: list[Prediction] = mine) -> None:
+        def add(
+            kind: PredictionKind, expectation: str, site: EvaluationSite = site, mine: list[Prediction] = mine
+        ) -> None:
             mine.append(Prediction(f"{site.id}-{kind}", site.id, kind, expectation))
 
         if site.rule != "unknown" and site.agent != "random" and site.role != "demo":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,9 @@ from codeaudit.evaluation.tools import Found, Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
+
+
+MAX_GUESSES = 5  # classes that a method's name may mean before listing them says nothing
 
 
 class Audit(Tools):
@@ -170,6 +174,12 @@ class Audit(Tools):
         """One group per rule and chooser that can really differ; guesses by name never make a further site."""
         sure = [c for c in classified if c.sure and c.rule != "unknown"]
         pool = sure or [c for c in classified if c.rule != "unknown"] or classified
+        if not sure:
+            # Guesses by a method's name: a few candidates are listed, of many the commonest stands for all.
+            pool = [c for c in pool if c.rule != "uniform_random"] or pool
+            if len({c.owners for c in pool}) > MAX_GUESSES:
+                commonest = Counter((c.rule, c.provenance) for c in pool).most_common(1)[0][0]
+                pool = [c for c in pool if (c.rule, c.provenance) == commonest]
         groups: dict[tuple[Any, ...], list[Classified]] = {}
         for c in pool:
             function = f.rollout.function

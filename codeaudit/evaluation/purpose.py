@@ -14,6 +14,7 @@ from codeaudit.program.frames import Frame, FunctionValue
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
 
+EVALUATES = re.compile(r"_*(eval|evaluate|evaluation|test|validate)(_|$)")
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 LOGS = {"print", "log", "info", "logkv", "add_scalar", "record", "write", "add_scalars", "logkv_mean", "log_metric", "log_metrics",
         "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump",
@@ -101,7 +102,7 @@ def _kind(
                 or words.says_evaluation(name)
             ):
                 return "demo", "function"
-        if words.says_evaluation(name) and not updates:
+        if words.says_evaluation(name) and (not updates or measured and not stored and EVALUATES.match(name)):
             return "evaluation", "function"
         if words.says_evaluation(name) and marked:
             return "evaluation", "function"

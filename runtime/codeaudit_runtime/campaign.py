@@ -285,9 +285,14 @@ def keep_results(path: Path, rows: Sequence[CheckpointRows], report: Mapping[str
 
 def keep_report(path: Path, episodes: Sequence[EpisodeRow], report: Mapping[str, Any], name: str) -> None:
     write_database(path / "episodes.sqlite", episodes)
+    keep_text(path / name, json.dumps(report, indent=2, allow_nan=False) + "\n")
+
+
+def keep_text(path: Path, text: str) -> None:
+    """A file of the run directory, whole or not at all. Raises UserError where it cannot be written."""
     try:
-        partial = path / f".{name}.partial"
-        partial.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n")
-        partial.replace(path / name)
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(text)
+        partial.replace(path)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", hint="free some space; finished units are kept") from None
+        raise UserError(f"{path.parent}: {error.strerror}", hint="free some space; finished units are kept") from None

@@ -64,6 +64,13 @@ class Plan:
         """The plan with at least `episodes` episodes a rule, shared evenly over the draws."""
         return replace(self, episodes_per_draw=-(-episodes // len(self.draws)))
 
+    def with_draws(self, draws: int, episodes: int, seed: int | None = None) -> Plan:
+        """`draws` draws of `episodes` episodes each; seeds count up from `seed` where the number or the seed differs."""
+        if draws == len(self.draws) and seed is None:
+            return replace(self, episodes_per_draw=episodes)
+        first = self.draws[0] if seed is None else seed
+        return replace(self, draws=tuple(first + index for index in range(draws)), episodes_per_draw=episodes)
+
     def with_seed(self, seed: int) -> Plan:
         return replace(self, draws=tuple(seed + index for index in range(len(self.draws))))
 

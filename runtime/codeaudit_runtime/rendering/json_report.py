@@ -42,7 +42,7 @@ def verify_report(
             {
                 **_checkpoint(one.measurement),
                 "fits": one.fits or None,
-                "verdicts": [_finite(verdict.to_json()) for verdict in one.verdicts],
+                "verdicts": [finite(verdict.to_json()) for verdict in one.verdicts],
             }
             for one in verified
         ],
@@ -99,7 +99,7 @@ def _floor_of(rows: Sequence[EpisodeRow]) -> dict[str, Any]:
         counts = np.unique(np.array(levels), return_counts=True)[1]
         report["sem_level"] = estimate_from_clusters(returns, levels).sem
         report["levels"] = {"distinct": len(counts), "effective": kish_effective_n(counts)}
-    finite: dict[str, Any] = _finite(report)
+    finite: dict[str, Any] = finite(report)
     return finite
 
 
@@ -120,7 +120,7 @@ def _checkpoint(one: CheckpointMeasurement) -> dict[str, Any]:
     report["first_finished"] = [_first(item) for item in one.first_finished]
     report["margin"] = one.margin
     report["notes"] = list(rows.notes)
-    finite: dict[str, Any] = _finite(report)
+    finite: dict[str, Any] = finite(report)
     return finite
 
 
@@ -166,12 +166,12 @@ def _first(item: FirstFinished) -> dict[str, Any]:
     return asdict(item)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no NaN or infinity: both become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
