@@ -78,7 +78,8 @@ def scan(
 ) -> Scan:
     """Classify every evaluation site of a repository at a pinned commit, or of a working tree as it is.
 
-    `dependencies` maps names to targets whose source is read too (`NAME:path` in reports). Raises UserError for anything
+    `dependencies` maps names to targets whose source is read too (`NAME:path` in reports). Raises UserError for
+    anything
     that a person must fix. The result doesn't depend on `workers`.
     """
     started = time.monotonic()
@@ -169,12 +170,10 @@ def read_facts(snapshot: Snapshot, store: Cache, workers: int, say: Progress) ->
     missing = [e for e in wanted if e.path not in encoded]
     blobs = {e.path: e.blob for e in missing}
     contents = list(snapshot.read([e.path for e in missing])) if missing else []
-    done = 0
     say("parse", 0, len(missing))
-    for path, result in extract(contents, workers) if contents else ():
+    for done, (path, result) in enumerate(extract(contents, workers) if contents else (), start=1):
         encoded[path] = result
         store.put("facts", _fact_key(version, path, blobs[path]), result)
-        done += 1
         say("parse", done, len(missing))
     files: dict[str, File] = {}
     configs: dict[str, list[tuple[str, Any, int]]] = {}

@@ -23,7 +23,7 @@ OTHER = re.compile(
     re.I,
 )
 GRADIENT = re.compile(
-    r"(ppo|a2c|a3c|trpo|acktr|vpg|reinforce|policy_?gradient|actor_?critic|impala|ppg|daac|idaac|drac|plr|ucb|acer|vtrace|pg|vsop)",
+    r"(ppo|a2c|a3c|trpo|acktr|vpg|reinforce|policy_?gradient|actor_?critic|impala|ppg|acer|vtrace|pg)",
     re.I,
 )
 
@@ -35,7 +35,8 @@ def _words(text: str) -> str:
 
 
 def agent_of(rule: str, draws: list[Draw], owners: list[str], function: str, path: str) -> Agent:
-    """The class of agent, looked for in the nearest names first: the policy's class, the function, the file, its folder."""
+    """The class of agent, looked for in the nearest names first: the policy's class, the function, the file, its
+    folder."""
     if rule == "uniform_random" and all(d.rule == "uniform_random" for d in draws):
         return "random"
     parts = path.split("/")

@@ -15,8 +15,20 @@ from codeaudit.program.frames import Frame
 from codeaudit.program.index import last_name
 
 FROM_ORIGIN = {
-    "literal": "explicit", "default": "inherited_default", "option": "config", "mode": "hard_coded", "library": "framework_default",
-}  # fmt: skip
+    "literal": "explicit",
+    "default": "inherited_default",
+    "option": "config",
+    "mode": "hard_coded",
+    "library": "framework_default",
+}
+DRAWN = {
+    "sampled": "draws from the distribution",
+    "greedy": "takes the best action",
+    "noisy": "adds noise to the action",
+    "uniform_random": "draws uniformly",
+    "epsilon_greedy": "takes the best action, except with probability epsilon",
+    "network": "acts by the network's output; nothing is drawn",
+}
 # Where several things decide one rule, the one nearest to a person's choice is named.
 WEIGHT = {"mode": 0, "library": 1, "literal": 2, "default": 3, "option": 4}
 
@@ -69,8 +81,12 @@ class Classifier:
         if not draw.guards >= {(id(test), held) for test, held in selection.guards}:
             draw = self.tracer._decided(draw, selection.guards, frame)
         # A condition with another selection on its other side always matters: the rules may differ there.
-        split = {id(test) for test, held in selection.guards for other in rollout.selections
-                 if (id(test), not held) in {(id(x), h) for x, h in other.guards}}  # fmt: skip
+        split = {
+            id(test)
+            for test, held in selection.guards
+            for other in rollout.selections
+            if (id(test), not held) in {(id(x), h) for x, h in other.guards}
+        }
         decisions = tuple(replace(d, test=0) if d.test in split else d for d in draw.decisions)
         return replace(draw, decisions=decisions)
 
@@ -79,7 +95,8 @@ class Classifier:
         return any(self.evaluator.holds(guard, frame)[0] is False for guard in selection.guards)
 
     def is_off(self, selection: Selection, frames: list[Frame]) -> bool:
-        """A branch that no caller takes: its condition is a literal or a default that is always the other way; or an option
+        """A branch that no caller takes: its condition is a literal or a default that is always the other way; or
+        an option
         of the action rule itself that is off."""
         for test, held in selection.guards:
             verdicts = [self.evaluator.holds((test, held), frame) for frame in frames]
@@ -244,20 +261,22 @@ class Classifier:
             origin: Origin = deciding.origin
             for file, line, what in origin.trail:
                 steps.append(Evidence(Place(file, line), what))
-            noun = {"option": "the option's default", "default": "the parameter's default", "literal": "a literal",
-                    "mode": "the module's mode", "library": "the library's default"}[origin.kind]  # fmt: skip
+            noun = {
+                "option": "the option's default",
+                "default": "the parameter's default",
+                "literal": "a literal",
+                "mode": "the module's mode",
+                "library": "the library's default",
+            }[origin.kind]
             label = f" `{origin.name}`" if origin.name else ""
             if origin.kind != "mode":
                 steps.append(Evidence(Place(origin.file, origin.line), f"{noun}{label} decides"))
             if (deciding.file, deciding.line) != (origin.file, origin.line):
                 steps.append(Evidence(Place(deciding.file, deciding.line), deciding.what))
-        words = {"sampled": "draws from the distribution", "greedy": "takes the best action", "noisy": "adds noise to the action",
-                 "uniform_random": "draws uniformly", "epsilon_greedy": "takes the best action, except with probability epsilon",
-                 "network": "acts by the network's output; nothing is drawn"}  # fmt: skip
         if main.rule == "unknown" or rule == "unknown":
             steps.append(Evidence(Place(main.file, main.line), main.why or "the draw can't be seen"))
         else:
-            what = words["network"] if main.rule == "network" and rule == "greedy" else words[rule]
+            what = DRAWN["network"] if main.rule == "network" and rule == "greedy" else DRAWN[rule]
             steps.append(Evidence(Place(main.file, main.line), main.why or what))
         unique: list[Evidence] = []
         for step in steps:

@@ -1,4 +1,5 @@
-"""The ways into a function: chains of callers as frames, so that arguments, options and objects can be followed back."""
+"""The ways into a function: chains of callers as frames, so that arguments, options and objects can be followed
+back."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def matching(audit: Tools, call: t.Call, function: Function) -> LibraryCall | No
 
 
 def library_name(value: Value) -> str:
-    """The dotted name of a library's function or class, also where its source is read too (`--with`); "" for the code's own."""
+    """The dotted name of a library's function or class, also where its source is read too (`--with`); "" for the
+    code's own."""
     if isinstance(value, Library):
         return value.name
     if isinstance(value, FunctionValue) and value.function.module.package:
@@ -203,8 +204,19 @@ def _training_site(audit: Tools, model: LibraryCall, event: CallEvent, function:
                 marked = slot is not None and slot.of_receiver and any(words.HELDOUT_NAME.search(n) for n in made.names)
                 switched = marked or (made.call is not None and audit.environments.test_switch(made.call, made.frame))
                 if separate or switched:
-                    return _site(audit, model, event, function, frame, rule_of(model, None), "training_sampler", None, None,
-                                 [made], model.procedure)  # fmt: skip
+                    return _site(
+                        audit,
+                        model,
+                        event,
+                        function,
+                        frame,
+                        rule_of(model, None),
+                        "training_sampler",
+                        None,
+                        None,
+                        [made],
+                        model.procedure,
+                    )
     return None
 
 

@@ -195,7 +195,7 @@ class Tracer(Sinks):
                 if guard[1] and not draw.dispatch:
                     draw = replace(draw, dispatch=word)
                 continue
-            held, origin = self.evaluator.holds(guard, frame)
+            _, origin = self.evaluator.holds(guard, frame)
             if origin is None:
                 draw = replace(draw, doubt=draw.doubt + 1)
                 continue
@@ -396,7 +396,8 @@ class Tracer(Sinks):
         return found
 
     def _targets(self, node: t.Call, frame: Frame) -> list[tuple[Value, bool]]:
-        """The functions a call may reach, each with whether that is sure; by name alone where the receiver isn't known."""
+        """The functions a call may reach, each with whether that is sure; by name alone where the receiver isn't
+        known."""
         found = self.resolver.targets(node, frame)
         out: list[tuple[Value, bool]] = []
         for value in found:
@@ -480,7 +481,8 @@ def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, 
 
 
 def _is_object_call(node: t.Call, library: Library) -> bool:
-    """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its methods."""
+    """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its
+    methods."""
     made = last_name(library.call.func) if library.call is not None else ""
     return library.name.rpartition(".")[2] == made and made[:1].isupper()
 

@@ -57,7 +57,8 @@ class Environments:
     # --- where it is made -------------------------------------------------------------------------------------------
 
     def made(self, node: t.Node, frame: Frame, use: Context | None = None) -> list[Made]:
-        """The calls that make the environment an expression means, in this frame; the latest before the use, where told."""
+        """The calls that make the environment an expression means, in this frame; the latest before the use, where
+        told."""
         found: list[Made] = []
         if use is not None and isinstance(node, t.Name):
             before = [
@@ -133,15 +134,19 @@ class Environments:
                 self._follow(item, frame, names, found, depth + 1, seen)
 
     def random_wrapper(self, made: Made, tracer: Tracer) -> tuple[Known, Place] | None:
-        """A wrapper, put on where the environment is made, that replaces actions by random ones: how often, and where."""
+        """A wrapper, put on where the environment is made, that replaces actions by random ones: how often, and
+        where."""
         if made.call is None:
             return None
         frames = [(made.call, made.frame)]
         for value in self.resolver.targets(made.call, made.frame)[:1]:
             inner = self.resolver.enter(value, made.call, made.frame) if isinstance(value, FunctionValue) else None
             if inner is not None:
-                frames.extend((e.call, inner) for e in inner.function.flow.calls
-                              if not any(self.evaluator.holds(g, inner)[0] is False for g in e.context.guards))  # fmt: skip
+                frames.extend(
+                    (e.call, inner)
+                    for e in inner.function.flow.calls
+                    if not any(self.evaluator.holds(g, inner)[0] is False for g in e.context.guards)
+                )
         for call, frame in frames:
             for value in self.resolver.types(call, frame):
                 if not isinstance(value, Instance) or value.call is not call:
@@ -180,7 +185,8 @@ class Environments:
         return found
 
     def _stored(self, node: t.Sub, frame: Frame) -> list[tuple[t.Node, Frame]]:
-        """What a dict of environments holds under a key: `envs["test"] = make(…)`; everything where the key isn't known."""
+        """What a dict of environments holds under a key: `envs["test"] = make(…)`; everything where the key isn't
+        known."""
         key = self.evaluator.evaluate(node.index, frame)
         holder, where = node.obj, frame
         for _ in range(4):  # a dict that is handed down
@@ -241,7 +247,8 @@ class Environments:
                 self._follow(d.value, Frame(module.body), names, found, depth + 1, seen)
 
     def wrapped(self, call: t.Call, frame: Frame) -> t.Node | None:
-        """The environment that a wrapper is put around, if the call is one: an argument that is itself an environment."""
+        """The environment that a wrapper is put around, if the call is one: an argument that is itself an
+        environment."""
         for arg in call.args[:3]:
             if arg.name not in ("", "env", "venv", "envs", "environment"):
                 continue
@@ -308,7 +315,7 @@ class Environments:
         if self.test_switch(call, made.frame):
             return True
         mine = self.signature(made)
-        for key, (text, value) in mine.items():
+        for key, (_, value) in mine.items():
             if SWITCH.match(key) and self._says_test(key, value) and self._separates(call, key, made.frame):
                 return True
         root = made.frame.root.function.module

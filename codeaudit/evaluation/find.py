@@ -23,7 +23,6 @@ from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
-
 MAX_GUESSES = 5  # classes that a method's name may mean before listing them says nothing
 
 
@@ -34,8 +33,9 @@ class Audit(Tools):
         """Every evaluation site of the program, in order of file and line."""
         found = self._rollouts()
         training = [f for f in found if f.use.kind == "training"]
-        self.training_environments = [m for f in training for frame in f.frames[:6]
-                                       for m in self.environments.made(f.rollout.environment, frame)]  # fmt: skip
+        self.training_environments = [
+            m for f in training for frame in f.frames[:6] for m in self.environments.made(f.rollout.environment, frame)
+        ]
         for f in training:
             with self.one_at_a_time(f.rollout.function):
                 self.classifier.learn_training(f.rollout, list(f.frames))
@@ -104,8 +104,14 @@ class Audit(Tools):
         if function.name == "<module>" or f.use.kind == "demo":
             return classified, []
         first, last = function.node.line, function.node.body[0].line if function.node.body else function.node.line
-        own = [c for c in classified if c.provenance == "inherited_default" and c.default_site is not None
-               and c.default_site.file == function.module.path and first <= c.default_site.line <= last]  # fmt: skip
+        own = [
+            c
+            for c in classified
+            if c.provenance == "inherited_default"
+            and c.default_site is not None
+            and c.default_site.file == function.module.path
+            and first <= c.default_site.line <= last
+        ]
         outside = [c for c in classified if _entry(c.frame) is not None]
         inside = [c for c in classified if c not in outside]
         here = own or (inside if outside and any(c.rule != "unknown" for c in inside) else classified)
@@ -223,8 +229,15 @@ class Audit(Tools):
                 Evidence(place, "a wrapper of the environment replaces the action by a random one"),
             )
             default = Place(origin.file, origin.line) if kind in ("config", "inherited_default") else None
-            return replace(chosen, rule="epsilon_greedy", provenance=kind, epsilon=float(amount.value), default_site=default,
-                           evidence=evidence)  # fmt: skip
+            epsilon = float(amount.value)
+            return replace(
+                chosen,
+                rule="epsilon_greedy",
+                provenance=kind,
+                epsilon=epsilon,
+                default_site=default,
+                evidence=evidence,
+            )
         return chosen
 
     def _build(
@@ -299,8 +312,11 @@ class Audit(Tools):
             event = next((e for e in caller.flow.calls if e.call is frame.call), None)
             if event is not None and event.context.loops:
                 inside = [e for e in caller.flow.calls if any(x is event.context.loops[-1] for x in e.context.loops)]
-                if any(isinstance(e.call.func, t.Attr) and e.call.func.name == "reset" for e in inside
-                       if e.context.order < event.context.order):  # fmt: skip
+                if any(
+                    isinstance(e.call.func, t.Attr) and e.call.func.name == "reset"
+                    for e in inside
+                    if e.context.order < event.context.order
+                ):
                     return "fixed_checkpoint"
                 if self._trains(caller):
                     return "in_loop"
@@ -314,7 +330,8 @@ class Audit(Tools):
         return any(_is_update(e, function) and e.context.loops for e in function.flow.calls)
 
     def _set_apart(self, f: Found) -> list[EvaluationSite]:
-        """A training rollout whose environment is, in one of its uses, a held-out one: a second runner, a test worker."""
+        """A training rollout whose environment is, in one of its uses, a held-out one: a second runner, a test
+        worker."""
         sites: list[EvaluationSite] = []
         apart: list[tuple[Frame, list[Made], bool]] = []
         for frame in f.frames:
@@ -328,7 +345,8 @@ class Audit(Tools):
                     apart.append((frame, [m], switched))
         if not apart:
             return []
-        # An environment made for the test comes before one that a test rank shares, and that before an optional parameter.
+        # An environment made for the test comes before one that a test rank shares, and that before an
+        # optional parameter.
         apart.sort(key=lambda a: (a[1][0].call is None, a[2]))
         for selection in f.rollout.selections:
             if self._explores(selection, f):
@@ -370,7 +388,8 @@ def _for_measuring(frames: Sequence[Frame]) -> Sequence[Frame]:
     kept = [
         frame
         for frame, said in zip(frames, names, strict=True)
-        if not any(words.TRAINING_NAME.search(name) for name in said) or any(words.says_evaluation(name) for name in said)
+        if not any(words.TRAINING_NAME.search(name) for name in said)
+        or any(words.says_evaluation(name) for name in said)
     ]
     return kept or frames
 

@@ -16,11 +16,59 @@ from codeaudit.program.resolve import Resolver
 
 EVALUATES = re.compile(r"_*(eval|evaluate|evaluation|test|validate)(_|$)")
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
-LOGS = {"print", "log", "info", "logkv", "add_scalar", "record", "write", "add_scalars", "logkv_mean", "log_metric", "log_metrics",
-        "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save", "savetxt", "dump",
-        "log_stat", "set_description", "append_row", "add", "record_mean", "log_tabular", "image", "line", "update_stats", "push",
-        "report_result", "summary", "update", "log_value", "write_scalars", "scalar_summary", "put", "set_postfix", "send",
-        "log_eval", "log_stats", "echo", "log_episode", "emit", "plot", "savez", "to_csv", "format", "logging", "track"}  # fmt: skip
+LOGS = {
+    "print",
+    "log",
+    "info",
+    "logkv",
+    "add_scalar",
+    "record",
+    "write",
+    "add_scalars",
+    "logkv_mean",
+    "log_metric",
+    "log_metrics",
+    "report",
+    "scalar",
+    "debug",
+    "warning",
+    "log_scalar",
+    "record_tabular",
+    "writerow",
+    "save",
+    "savetxt",
+    "dump",
+    "log_stat",
+    "set_description",
+    "append_row",
+    "add",
+    "record_mean",
+    "log_tabular",
+    "image",
+    "line",
+    "update_stats",
+    "push",
+    "report_result",
+    "summary",
+    "update",
+    "log_value",
+    "write_scalars",
+    "scalar_summary",
+    "put",
+    "set_postfix",
+    "send",
+    "log_eval",
+    "log_stats",
+    "echo",
+    "log_episode",
+    "emit",
+    "plot",
+    "savez",
+    "to_csv",
+    "format",
+    "logging",
+    "track",
+}
 
 
 @dataclass(frozen=True)
@@ -47,16 +95,24 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
         bound.update(s.names)
     bound.discard("self")
     innermost = rollout.event.context.loops[-1] if rollout.event.context.loops else None
-    beside = [o for o in all_in_function
-              if o is not rollout and o.event.context.loops and o.event.context.loops[-1] is innermost
-              and last_name(o.environment) != last_name(rollout.environment)]  # fmt: skip
+    beside = [
+        o
+        for o in all_in_function
+        if o is not rollout
+        and o.event.context.loops
+        and o.event.context.loops[-1] is innermost
+        and last_name(o.environment) != last_name(rollout.environment)
+    ]
     stored, weak = _stores(rollout, inside, region, bound)
     selecting = {id(s.node) for s in rollout.selections}
     stem = function.module.path.rpartition("/")[2].rpartition(".")[0]
     measuring = words.says_evaluation(stem) or any(words.says_evaluation(f.qualified) for f in _nest(function))
     # An agent's own step may learn too; that is looked at in its callers. So may any call in code named for measuring.
-    updates = any(_is_update(e, function) or (not measuring and _teaches(e, function, resolver))
-                  for e in inside if id(e.call) not in selecting)  # fmt: skip
+    updates = any(
+        _is_update(e, function) or (not measuring and _teaches(e, function, resolver))
+        for e in inside
+        if id(e.call) not in selecting
+    )
     measured = _measures(rollout, inside, bound)
     renders = any(last_name(e.call.func) == "render" for e in inside)
     resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))
@@ -86,11 +142,17 @@ def _kind(
         return "none", "unit test"
     names = [f.name for f in _nest(function) if f.name != "<module>"]
     classes = [f.owner.name for f in _nest(function) if f.owner is not None]
-    if not learning and (renders or not measured) and any(
-        words.DEMO.search(last_name(p))
-        for test, held in rollout.event.context.guards if held
-        for p in t.walk(test) if isinstance(p, (t.Name, t.Attr))
-    ):  # fmt: skip
+    if (
+        not learning
+        and (renders or not measured)
+        and any(
+            words.DEMO.search(last_name(p))
+            for test, held in rollout.event.context.guards
+            if held
+            for p in t.walk(test)
+            if isinstance(p, (t.Name, t.Attr))
+        )
+    ):
         return "demo", "condition"
     for name in names:
         if words.DEMO.search(name) and not learning:
@@ -102,7 +164,7 @@ def _kind(
                 or words.says_evaluation(name)
             ):
                 return "demo", "function"
-        if words.says_evaluation(name) and (not updates or measured and not stored and EVALUATES.match(name)):
+        if words.says_evaluation(name) and (not updates or (measured and not stored and EVALUATES.match(name))):
             return "evaluation", "function"
         if words.says_evaluation(name) and marked:
             return "evaluation", "function"
@@ -181,14 +243,22 @@ def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> 
             beside = next((e for e in caller.function.flow.calls if e.call is entered.call), None)
             if beside is not None and beside.context.loops:
                 loop = beside.context.loops[-1]
-                if any(_teaches(e, caller.function, resolver) for e in caller.function.flow.calls
-                       if e is not beside and any(x is loop for x in e.context.loops)):  # fmt: skip
+                if any(
+                    _teaches(e, caller.function, resolver)
+                    for e in caller.function.flow.calls
+                    if e is not beside and any(x is loop for x in e.context.loops)
+                ):
                     learns = True
                     break
             entered, caller = caller, caller.parent
     if learns and not measures:
         return replace(use, kind="training")
-    if (measures or not learns) and use.measured and use.kind == "training" and any(f.parent is not None for f in frames):
+    if (
+        (measures or not learns)
+        and use.measured
+        and use.kind == "training"
+        and any(f.parent is not None for f in frames)
+    ):
         return replace(use, kind="evaluation")
     return use
 
@@ -265,7 +335,27 @@ def _is_update(event: CallEvent, function: Function) -> bool:
         return False
     if name.startswith("update") and call.args and isinstance(call.args[0].value, t.Map):
         return False
-    if name.startswith("update_") and any(w in name for w in ("progress", "plot", "stats", "norm", "mean", "display", "info", "log", "obs", "state", "env", "render", "dist_", "level", "sampler", "seed")):  # fmt: skip
+    if name.startswith("update_") and any(
+        w in name
+        for w in (
+            "progress",
+            "plot",
+            "stats",
+            "norm",
+            "mean",
+            "display",
+            "info",
+            "log",
+            "obs",
+            "state",
+            "env",
+            "render",
+            "dist_",
+            "level",
+            "sampler",
+            "seed",
+        )
+    ):
         return False
     if re.match(r"train\w*_(log|stats|env|envs|data|loader|mode|writer|steps?|dir|path|returns?|rewards?|info)$", name):
         return False
@@ -382,8 +472,12 @@ def _resets(rollout: Rollout, region: t.Node | None, inside_only: bool) -> bool:
 
 
 def _after_done(event: CallEvent) -> bool:
-    return any("done" in last_name(p) or "term" in last_name(p) for test, _ in event.context.guards[-1:] for p in t.walk(test)
-               if isinstance(p, (t.Name, t.Attr)))  # fmt: skip
+    return any(
+        "done" in last_name(p) or "term" in last_name(p)
+        for test, _ in event.context.guards[-1:]
+        for p in t.walk(test)
+        if isinstance(p, (t.Name, t.Attr))
+    )
 
 
 def _depth_outside(rollout: Rollout, region: t.Node | None) -> int:

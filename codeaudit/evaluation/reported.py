@@ -17,7 +17,8 @@ AVERAGE = re.compile(r"(mean|avg|average|median|normalized|score)", re.I)
 
 
 def report_site(function: Function, after: int, frame: Frame, results: frozenset[str] = frozenset()) -> Place | None:
-    """The first place after the step where a return is logged: in the function, else in the callers that get its result.
+    """The first place after the step where a return is logged: in the function, else in the callers that get its
+    result.
 
     `results` are the names that the step bound; a log of what hangs on them comes before a log of any other return."""
     returned = any(e.value is not None for e in function.flow.returns)
@@ -55,7 +56,8 @@ def _around(function: Function, call: t.Call) -> Place | None:
 
 
 def _logged(function: Function, after: int, names: frozenset[str], strict: bool) -> Place | None:
-    """The log after a point that mentions the names or what was made of them; unless `strict`, else any log of a return."""
+    """The log after a point that mentions the names or what was made of them; unless `strict`, else any log of a
+    return."""
     tied = _tied(function, names)
     mentioning: list[CallEvent] = []
     rewarding: list[CallEvent] = []

@@ -1,4 +1,5 @@
-"""Where an environment is stepped, and which call chose the action: the raw material, before anybody asks what it is for."""
+"""Where an environment is stepped, and which call chose the action: the raw material, before anybody asks what it
+is for."""
 
 from __future__ import annotations
 
@@ -13,9 +14,36 @@ from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
 from codeaudit.program.reaching import reaching
 from codeaudit.program.resolve import Resolver
 
-NOT_SELECTING = {"get", "pop", "receive", "recv", "popleft", "put", "input", "reset", "wait", "getattr", "read", "append", "join",
-                 "format", "split", "items", "keys", "values", "zeros", "ones", "full", "index", "key_to_action", "get_event",
-                 "getkey", "readline", "loads", "load"}  # fmt: skip
+NOT_SELECTING = {
+    "get",
+    "pop",
+    "receive",
+    "recv",
+    "popleft",
+    "put",
+    "input",
+    "reset",
+    "wait",
+    "getattr",
+    "read",
+    "append",
+    "join",
+    "format",
+    "split",
+    "items",
+    "keys",
+    "values",
+    "zeros",
+    "ones",
+    "full",
+    "index",
+    "key_to_action",
+    "get_event",
+    "getkey",
+    "readline",
+    "loads",
+    "load",
+}
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 
@@ -159,8 +187,12 @@ class Finder:
             return func.obj, action
         if func.name != "step":
             return None
-        names = [name for name, ds in function.flow.definitions.items() for d in ds
-                 if d.statement is event.statement and d.kind == "assign" and d.value is call]  # fmt: skip
+        names = [
+            name
+            for name, ds in function.flow.definitions.items()
+            for d in ds
+            if d.statement is event.statement and d.kind == "assign" and d.value is call
+        ]
         if (
             len(names) >= 3
             and any(words.REWARD.search(n) for n in names)

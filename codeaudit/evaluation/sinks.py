@@ -1,4 +1,5 @@
-"""Whether a call is itself the draw: a sample, an argmax, a mode, a uniform choice, or a library call whose model says so."""
+"""Whether a call is itself the draw: a sample, an argmax, a mode, a uniform choice, or a library call whose model
+says so."""
 
 from __future__ import annotations
 

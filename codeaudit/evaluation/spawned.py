@@ -70,7 +70,8 @@ def _script(audit: Tools, call: t.Call, function: Function) -> Module | None:
 
 
 def _reads_a_score(audit: Tools, function: Function, after: int) -> bool:
-    """Whether the code after the call, or that gets its result, prints a return; a script that only starts others doesn't."""
+    """Whether the code after the call, or that gets its result, prints a return; a script that only starts others
+    doesn't."""
     around = [
         (function, after),
         *((site.function, site.event.context.order - 1) for site in audit.resolver.callers(function)[:4]),

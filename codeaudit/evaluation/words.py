@@ -1,4 +1,5 @@
-"""The field's words, in one place: how draws, environments, buffers and evaluations are called. Names are hints: each is
+"""The field's words, in one place: how draws, environments, buffers and evaluations are called. Names are hints:
+each is
 used together with what the program does, never alone where the program can be followed."""
 
 from __future__ import annotations
@@ -7,15 +8,96 @@ import re
 
 # Methods and functions that give back what they are given, in another form.
 CONVERSIONS = {
-    "cpu", "numpy", "detach", "item", "squeeze", "unsqueeze", "flatten", "view", "reshape", "long", "float", "int", "to",
-    "tolist", "clone", "copy", "astype", "cuda", "type", "transpose", "permute", "ravel", "contiguous", "double", "expand",
-    "byte", "clamp", "clip", "array", "asarray", "tensor", "from_numpy", "as_tensor", "tuple", "list", "device_get", "stack",
-    "concatenate", "cat", "hstack", "vstack", "clip_by_value", "to_numpy", "block_until_ready", "data", "FloatTensor",
-    "LongTensor", "Tensor", "atleast_1d", "expand_dims", "stop_gradient", "to_np", "asscalar", "clip_action", "round",
-    "minimum", "maximum", "int32", "int64", "float32", "convert_to_tensor", "identity", "cast", "repeat", "tile", "split",
-    "unbind", "chunk", "gather", "device_put", "broadcast_to", "type_as", "swapaxes", "tree_map", "tree_multimap", "get", "deepcopy", "zip",
-    "dict", "enumerate", "index_select", "bool", "str", "map", "range", "len", "iter", "next", "readout",
-}  # fmt: skip
+    "cpu",
+    "numpy",
+    "detach",
+    "item",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "view",
+    "reshape",
+    "long",
+    "float",
+    "int",
+    "to",
+    "tolist",
+    "clone",
+    "copy",
+    "astype",
+    "cuda",
+    "type",
+    "transpose",
+    "permute",
+    "ravel",
+    "contiguous",
+    "double",
+    "expand",
+    "byte",
+    "clamp",
+    "clip",
+    "array",
+    "asarray",
+    "tensor",
+    "from_numpy",
+    "as_tensor",
+    "tuple",
+    "list",
+    "device_get",
+    "stack",
+    "concatenate",
+    "cat",
+    "hstack",
+    "vstack",
+    "clip_by_value",
+    "to_numpy",
+    "block_until_ready",
+    "data",
+    "FloatTensor",
+    "LongTensor",
+    "Tensor",
+    "atleast_1d",
+    "expand_dims",
+    "stop_gradient",
+    "to_np",
+    "asscalar",
+    "clip_action",
+    "round",
+    "minimum",
+    "maximum",
+    "int32",
+    "int64",
+    "float32",
+    "convert_to_tensor",
+    "identity",
+    "cast",
+    "repeat",
+    "tile",
+    "split",
+    "unbind",
+    "chunk",
+    "gather",
+    "device_put",
+    "broadcast_to",
+    "type_as",
+    "swapaxes",
+    "tree_map",
+    "tree_multimap",
+    "get",
+    "deepcopy",
+    "zip",
+    "dict",
+    "enumerate",
+    "index_select",
+    "bool",
+    "str",
+    "map",
+    "range",
+    "len",
+    "iter",
+    "next",
+    "readout",
+}
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical", "sample_action_from", "random_categorical"}
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}
@@ -37,23 +119,59 @@ POLICY_CALL = re.compile(
     re.I,
 )
 ENVIRONMENT = re.compile(
-    r"(^|_)v?envs?($|_|\d)|^\w*env$|^environments?$|_environments?$|^gym_?env\w*|^venv|^(test|eval|train|real|sim)_?envs?\w*$|^task$|^game$|^simulator$|Env$",
+    r"(^|_)v?envs?($|_|\d)|^\w*env$|^environments?$|_environments?$|^gym_?env\w*|^venv|"
+    r"^(test|eval|train|real|sim)_?envs?\w*$|^task$|^game$|^simulator$|Env$",
     re.I,
 )
 SPACE = re.compile(r"(action_spaces?|act_space|ac_space|single_action_space|action_spec)$")
 BUFFER = re.compile(
     r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem)\w*$", re.I
 )
-STORES = {"insert", "add", "push", "store", "store_transition", "remember", "put", "add_transition", "cache", "store_effect",
-          "add_sample", "add_batch", "feed", "observe", "perceive", "add_experience", "append_sample", "save_transition",
-          "store_frame", "record", "push_transition", "add_step", "insert_transition", "extend", "write", "put_data", "memorize",
-          "update_buffer", "save_experience", "send_step", "store_experience", "add_timestep", "observe_step"}  # fmt: skip
+STORES = {
+    "insert",
+    "add",
+    "push",
+    "store",
+    "store_transition",
+    "remember",
+    "put",
+    "add_transition",
+    "cache",
+    "store_effect",
+    "add_sample",
+    "add_batch",
+    "feed",
+    "observe",
+    "perceive",
+    "add_experience",
+    "append_sample",
+    "save_transition",
+    "store_frame",
+    "record",
+    "push_transition",
+    "add_step",
+    "insert_transition",
+    "extend",
+    "write",
+    "put_data",
+    "memorize",
+    "update_buffer",
+    "save_experience",
+    "send_step",
+    "store_experience",
+    "add_timestep",
+    "observe_step",
+}
 UPDATES = re.compile(
     r"^_*(backward|learn\w*|optimize\w*|optimise\w*|update\w*|train\w*|fit|apply_gradients|apply_updates|minimize|"
     r"improve|gradient_step|do_update|sgd_step|run_train_op)$"
 )
-NO_UPDATE = re.compile(r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
-                       r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|gui|display|window|screen|viewer|self)$", re.I)  # fmt: skip
+NO_UPDATE = re.compile(
+    r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
+    r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|gui|display|window|screen|"
+    r"viewer|self)$",
+    re.I,
+)
 
 EVALUATION = re.compile(
     r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I
@@ -111,13 +229,24 @@ EPISODE = re.compile(r"(episode|epinfo|ep_info|eprew|ep_rew|ep_ret|final_info|r$
 
 # Keywords that tell an unknown callee the rule: (rule when true, rule when false).
 RULE_KEYWORDS: dict[str, tuple[str, str]] = {
-    "deterministic": ("greedy", "sampled"), "greedy": ("greedy", "sampled"), "is_deterministic": ("greedy", "sampled"),
-    "stochastic": ("sampled", "greedy"), "sample": ("sampled", "greedy"), "explore": ("sampled", "greedy"),
-    "exploration": ("sampled", "greedy"), "add_noise": ("noisy", "greedy"), "noise": ("noisy", "greedy"),
-    "argmax": ("greedy", "sampled"), "evaluate": ("greedy", "sampled"), "eval": ("greedy", "sampled"),
-    "eval_mode": ("greedy", "sampled"), "test": ("greedy", "sampled"), "is_eval": ("greedy", "sampled"),
-    "use_mode": ("greedy", "sampled"), "mode": ("greedy", "sampled"),
-}  # fmt: skip
+    "deterministic": ("greedy", "sampled"),
+    "greedy": ("greedy", "sampled"),
+    "is_deterministic": ("greedy", "sampled"),
+    "stochastic": ("sampled", "greedy"),
+    "sample": ("sampled", "greedy"),
+    "explore": ("sampled", "greedy"),
+    "exploration": ("sampled", "greedy"),
+    "add_noise": ("noisy", "greedy"),
+    "noise": ("noisy", "greedy"),
+    "argmax": ("greedy", "sampled"),
+    "evaluate": ("greedy", "sampled"),
+    "eval": ("greedy", "sampled"),
+    "eval_mode": ("greedy", "sampled"),
+    "test": ("greedy", "sampled"),
+    "is_eval": ("greedy", "sampled"),
+    "use_mode": ("greedy", "sampled"),
+    "mode": ("greedy", "sampled"),
+}
 
 
 def says_evaluation(name: str) -> bool:

@@ -1,4 +1,5 @@
-"""Configuration files as option declarations: YAML, JSON and gin. Read as data with size limits; nothing is constructed."""
+"""Configuration files as option declarations: YAML, JSON and gin. Read as data with size limits; nothing is
+constructed."""
 
 from __future__ import annotations
 

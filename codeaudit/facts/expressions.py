@@ -16,7 +16,8 @@ _builds = registrar(BUILDERS)
 
 
 def _opened(c: Converter, node: Any) -> int:
-    """The line on which an expression begins: that of its first parenthesis, as Python's own parser says for calls it is
+    """The line on which an expression begins: that of its first parenthesis, as Python's own parser says for calls
+    it is
     the first token inside."""
     for bracket in node.lpar:
         c.part(bracket.whitespace_after)
@@ -200,7 +201,10 @@ def _unary(c: Converter, node: Any) -> t.Node:
 @_builds("Comparison")
 def _comparison(c: Converter, node: Any) -> t.Node:
     line, parts = _expression(c, node)
-    ops = tuple((operator_of(target.operator), right) for target, right in zip(node.comparisons, parts["comparisons"], strict=True))
+    ops = tuple(
+        (operator_of(target.operator), right)
+        for target, right in zip(node.comparisons, parts["comparisons"], strict=True)
+    )
     return t.Compare(line, parts["left"], ops)
 
 

@@ -29,7 +29,8 @@ class Unparsable(Exception):
 
 
 def parse_python(source: str, lines: Sequence[int] | None = None) -> t.File:
-    """The tree of a source text. `lines` maps its lines (from 0) to lines of the file that it was cut from (a notebook)."""
+    """The tree of a source text. `lines` maps its lines (from 0) to lines of the file that it was cut from (a
+    notebook)."""
     try:
         module = cst.parse_module(source)
     except cst.ParserSyntaxError as error:

@@ -1,7 +1,7 @@
 """The syntax tree that the analysis reads: a small subset of Python, with the line on which each node begins.
 
-It keeps what decides an action and drops the rest (types, formatting, operators' precedence). Nodes are written once and
-never changed afterwards; they aren't frozen dataclasses because a scan makes hundreds of thousands of them.
+It keeps what decides an action and drops the rest (types, formatting, operators' precedence). Nodes are written once
+and never changed afterwards; they aren't frozen dataclasses because a scan makes hundreds of thousands of them.
 `encode` and `decode` turn a tree into plain tuples and back, so that it can be cached and sent between processes.
 """
 
@@ -244,7 +244,8 @@ class File(Node):
 
 
 NODES: tuple[type[Node], ...] = (
-    Name, Const, Attr, Arg, Call, Sub, Seq, Map, Op, Unary, Bool, Compare, Cond, Param, Lambda, Comp, Star, Yield, Other,
+    Name, Const, Attr, Arg, Call, Sub, Seq, Map, Op, Unary, Bool, Compare, Cond, Param, Lambda, Comp, Star, Yield,
+    Other,
     Assign, Augment, Expr, Return, If, For, While, With, Try, Def, Class, Import, Stop, Correction, File,
 )  # fmt: skip
 _TAG = {kind: tag for tag, kind in enumerate(NODES)}
@@ -290,7 +291,8 @@ def _inside(value: tuple[Any, ...]) -> Iterator[Node]:
 
 
 def walk(node: Node, *, into_functions: bool = True) -> Iterator[Node]:
-    """The node and everything below it, parents first; without `into_functions`, nested functions and classes are left out."""
+    """The node and everything below it, parents first; without `into_functions`, nested functions and classes are
+    left out."""
     stack = [node]
     while stack:
         current = stack.pop()
@@ -301,7 +303,8 @@ def walk(node: Node, *, into_functions: bool = True) -> Iterator[Node]:
 
 
 def walk_body(body: tuple[Node, ...]) -> Iterator[Node]:
-    """Everything in a list of statements, without what lies in nested functions and classes (their headers included)."""
+    """Everything in a list of statements, without what lies in nested functions and classes (their headers
+    included)."""
     for statement in body:
         yield statement
         if not isinstance(statement, (Def, Class)):

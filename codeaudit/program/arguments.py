@@ -1,4 +1,5 @@
-"""Which expression a call passes for a parameter, forwarded `*args` and `**kwargs` included; and which calls fit a function."""
+"""Which expression a call passes for a parameter, forwarded `*args` and `**kwargs` included; and which calls fit a
+function."""
 
 from __future__ import annotations
 

@@ -186,7 +186,8 @@ class _Builder:
             self.flow.definitions.setdefault(name, []).append(found)
 
     def expression(self, node: t.Node, context: Context, statement: t.Node) -> None:
-        # Calls are listed innermost first, as they run. Explicit stack: hostile nesting must not hit the recursion limit.
+        # Calls are listed innermost first, as they run. Explicit stack: hostile nesting must not hit the
+        # recursion limit.
         found: list[t.Call] = []
         stack = [node]
         while stack:

@@ -1,4 +1,5 @@
-"""What the resolver computes with: frames (a function as entered by one call) and values (what an expression may be)."""
+"""What the resolver computes with: frames (a function as entered by one call) and values (what an expression may
+be)."""
 
 from __future__ import annotations
 

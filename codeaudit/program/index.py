@@ -269,7 +269,8 @@ def last_name(node: t.Node) -> str:
 
 
 def _flat(body: Iterable[t.Node]) -> Iterator[t.Node]:
-    """Statements of a block and of the control flow in it: definitions under `if` and `try` count as the block's own."""
+    """Statements of a block and of the control flow in it: definitions under `if` and `try` count as the block's
+    own."""
     for node in body:
         yield node
         if isinstance(node, t.If):

@@ -1,4 +1,5 @@
-"""Options that a program declares: argparse, absl, click, dataclasses, plain dicts, configuration files. And their defaults."""
+"""Options that a program declares: argparse, absl, click, dataclasses, plain dicts, configuration files. And their
+defaults."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ Feasible = Callable[[tuple[t.Node, bool]], bool | None]  # whether a condition h
 def reaching(
     definitions: list[Definition], use: Context | None, feasible: Feasible
 ) -> list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]]:
-    """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use doesn't.
+    """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use
+    doesn't.
 
     `feasible(guard)` says True, False or None (not known) of a condition."""
     before = [d for d in definitions if use is None or d.context.order < use.order]

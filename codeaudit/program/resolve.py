@@ -164,7 +164,8 @@ class Resolver(Arguments, Attributes):
         return []
 
     def _from_callers(self, function: Function, name: str, depth: int) -> list[Value]:
-        """What any caller passes for a parameter. Remembered per parameter, whatever cut it short: without that, a chain
+        """What any caller passes for a parameter. Remembered per parameter, whatever cut it short: without that, a
+        chain
         of parameters costs the product of its callers."""
         key = (id(function), name)
         known = self._passed.get(key)

@@ -1,7 +1,7 @@
 """Which value an expression has with the program's own defaults, and whose choice that is.
 
-The answer is `Known` (a value, and the origin that decided it) or None. Conditions are decided with it, so an option that
-is off by default leaves its branch out.
+The answer is `Known` (a value, and the origin that decided it) or None. Conditions are decided with it, so an option
+that is off by default leaves its branch out.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ class Evaluator(Folding):
         return Known(known.value, replace(known.origin, trail=((file, line, what), *known.origin.trail)))
 
     def mode(self, frame: Frame) -> bool | None:
-        """Whether the network is in training mode: the last `.eval()` or `.train()` before the call, nearest caller first."""
+        """Whether the network is in training mode: the last `.eval()` or `.train()` before the call, nearest caller
+        first."""
         current: Frame | None = frame.parent
         call = frame.call
         while current is not None:
@@ -264,7 +265,8 @@ class Evaluator(Folding):
         return isinstance(node, t.Name) and bool(CONFIG_NAME.match(node.id))
 
     def _set_on_the_way(self, owner: Instance, name: str, frame: Frame) -> Known | None:
-        """A value that a caller gave an object's attribute before the call: `agent.greedy = True`, `agent.set_greedy(True)`."""
+        """A value that a caller gave an object's attribute before the call: `agent.greedy = True`,
+        `agent.set_greedy(True)`."""
         setters = {
             method.name: d.value.id
             for info in self.resolver.mro(owner.info)
