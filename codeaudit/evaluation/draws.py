@@ -10,6 +10,7 @@ from dataclasses import replace
 from codeaudit.evaluation import words
 from codeaudit.evaluation.chances import dispatch_word
 from codeaudit.evaluation.draw import Decision, Draw
+from codeaudit.evaluation.shapes import arity, begins_as_parameter, common_prefix, is_environment, is_object_call
 from codeaudit.evaluation.sinks import Sinks
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import accepts, is_abstract
@@ -276,7 +277,7 @@ class Tracer(Sinks):
         if built:
             return built
         targets = self._targets(node, frame)
-        arity = _arity(node, frame.function) if selector else None
+        taken = arity(node, frame.function) if selector else None
         draws: list[Draw] = []
         entered = False
         for value, sure in targets:
@@ -295,7 +296,7 @@ class Tracer(Sinks):
                 if inner_frame is None:
                     continue
                 entered = True
-                for d in self._returns(value.function, selector, inner_frame, depth + 1, arity):
+                for d in self._returns(value.function, selector, inner_frame, depth + 1, taken):
                     step = (frame.function.module.path, node.line, f"calls `{value.function.qualified}`")
                     owner = d.owner or (value.receiver.info.name if isinstance(value.receiver, Instance) else "")
                     if d.rule == "network" and not d.guards and value.function.name in ("forward", "__call__", "call"):
@@ -309,7 +310,7 @@ class Tracer(Sinks):
         modelled = self._modelled(node, name, library, entered, frame, use)
         if modelled is not None:
             return [modelled]
-        if library is not None and _is_object_call(node, library):
+        if library is not None and is_object_call(node, library):
             return [self._draw("network", node, frame)]
         if name in words.SQUASHES and node.args:
             before = self._trace(node.args[0].value, selector, frame, use, depth + 1)
@@ -417,12 +418,12 @@ class Tracer(Sinks):
             return out
         candidates = [
             f for f in self.program.methods_by_name.get(node.func.name, ())
-            if accepts(f, node) and not is_abstract(f) and f is not frame.function and not _is_environment(f)
+            if accepts(f, node) and not is_abstract(f) and f is not frame.function and not is_environment(f)
         ]  # fmt: skip
         if node.func.name in words.CONVERSIONS or len(candidates) > 40:
             return out
         here = frame.function.module.path.split("/")
-        candidates.sort(key=lambda f: (-_common(here, f.module.path.split("/")), f.module.path, f.node.line))
+        candidates.sort(key=lambda f: (-common_prefix(here, f.module.path.split("/")), f.module.path, f.node.line))
         return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:10]] or out
 
     def _has_model(self, name: str, values: list[tuple[Value, bool]]) -> bool:
@@ -460,44 +461,3 @@ class Tracer(Sinks):
                 seen.add(key)
                 out.append(d)
         return out
-
-
-def _arity(call: t.Call, function: Function) -> int | None:
-    """Into how many names the call's result is taken apart, where the code says."""
-    for definitions in function.flow.definitions.values():
-        for d in definitions:
-            if d.value is call and d.selector and isinstance(d.statement, t.Assign):
-                for target in d.statement.targets:
-                    if isinstance(target, t.Seq) and not any(isinstance(i, t.Star) for i in target.items):
-                        return len(target.items)
-    return None
-
-
-def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, use: Context | None) -> bool:
-    """A parameter that is bound again only after this use (`x = tanh(x)` reads the parameter)."""
-    if use is None or frame.function.parameter(name) is None:
-        return False
-    return not use.loops and not any(d.context.order < use.order for d in definitions)
-
-
-def _is_object_call(node: t.Call, library: Library) -> bool:
-    """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its
-    methods."""
-    made = last_name(library.call.func) if library.call is not None else ""
-    return library.name.rpartition(".")[2] == made and made[:1].isupper()
-
-
-def _common(a: list[str], b: list[str]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _is_environment(function: Function) -> bool:
-    """A method of a class that is an environment: by its name or its bases, or by the spaces that it sets."""
-    owner = function.owner
-    if owner is None or not ("step" in owner.methods and ("reset" in owner.methods or "step_wait" in owner.methods)):
-        return owner is not None and owner.name.endswith(("Env", "Wrapper", "VecEnv"))
-    names = [owner.name, *(last_name(base) for base in owner.node.bases)]
-    if any(word in name for name in names for word in ("Env", "Wrapper", "Monitor", "Vec")):
-        return True
-    spaces = ("self.action_space", "self.observation_space")
-    return any(name in method.flow.definitions for method in owner.methods.values() for name in spaces)

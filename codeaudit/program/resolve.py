@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from codeaudit.facts import tree as t
-from codeaudit.program.arguments import Arguments, accepts, is_abstract
+from codeaudit.program.arguments import Arguments, is_abstract
 from codeaudit.program.attributes import Attributes
+from codeaudit.program.callers import Callers
 from codeaudit.program.flow import Definition, Selector
 from codeaudit.program.frames import (
     ClassValue,
@@ -51,7 +52,7 @@ CHAINED = {
 }
 
 
-class Resolver(Arguments, Attributes):
+class Resolver(Arguments, Attributes, Callers):
     """Names to values, calls to functions."""
 
     def __init__(self, program: Program) -> None:
@@ -468,48 +469,3 @@ class Resolver(Arguments, Attributes):
             bound=tuple(a for a in value.bound if a.name),
             skip=positional or skip,
         )
-
-    def callers(self, function: Function) -> list[CallSite]:
-        """The calls that may enter a function, by name first and then by what the name means there."""
-        known = self._callers.get(id(function))
-        if known is not None:
-            return known
-        if id(function) in self._asking:  # a recursive question gets no answer
-            self._cuts += 1
-            return []
-        self._asking.add(id(function))
-        names = [function.name]
-        if function.name == "__init__" and function.owner is not None:
-            names = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
-        elif function.name in ("__call__", "forward"):
-            names = []
-        sites: list[CallSite] = []
-        unsure: list[CallSite] = []
-        for name in names:
-            for site in self.program.calls_by_name.get(name, ()):
-                if site.function is function:
-                    continue
-                values = self.types(site.call.func, Frame(site.function))
-                if any(self._means(value, function) for value in values):
-                    sites.append(site)
-                elif not values and function.owner is not None and isinstance(site.call.func, t.Attr):
-                    if accepts(function, site.call):
-                        unsure.append(site)
-        # A function handed over as a value (`partial(f, …)`, `target=f`) is entered by whoever receives it.
-        if not sites and len(self.program.methods_by_name.get(function.name, ())) <= 4:
-            sites = unsure
-        self._asking.discard(id(function))
-        self._callers[id(function)] = sites
-        return sites
-
-    def _means(self, value: Value, function: Function) -> bool:
-        if isinstance(value, FunctionValue):
-            if value.function is function:
-                return True
-            if function.owner is not None and value.function.owner is not None and function.name == value.function.name:
-                # A call through a base class reaches the overrides.
-                return value.function.owner in self.mro(function.owner)
-            return False
-        if isinstance(value, ClassValue):
-            return function.name == "__init__" and self.method(value.info, "__init__") is function
-        return False

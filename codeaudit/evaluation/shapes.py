@@ -1,0 +1,49 @@
+"""Small questions about the shape of a call, a definition or a class. No values, no frames to follow."""
+
+from __future__ import annotations
+
+from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context, Definition
+from codeaudit.program.frames import Frame, Library
+from codeaudit.program.index import Function, last_name
+
+
+def arity(call: t.Call, function: Function) -> int | None:
+    """Into how many names the call's result is taken apart, where the code says."""
+    for definitions in function.flow.definitions.values():
+        for d in definitions:
+            if d.value is call and d.selector and isinstance(d.statement, t.Assign):
+                for target in d.statement.targets:
+                    if isinstance(target, t.Seq) and not any(isinstance(i, t.Star) for i in target.items):
+                        return len(target.items)
+    return None
+
+
+def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, use: Context | None) -> bool:
+    """A parameter that is bound again only after this use (`x = tanh(x)` reads the parameter)."""
+    if use is None or frame.function.parameter(name) is None:
+        return False
+    return not use.loops and not any(d.context.order < use.order for d in definitions)
+
+
+def is_object_call(node: t.Call, library: Library) -> bool:
+    """Calling an object of a library's class (`self.net(x)` with `self.net = Sequential(…)`), not one of its
+    methods."""
+    made = last_name(library.call.func) if library.call is not None else ""
+    return library.name.rpartition(".")[2] == made and made[:1].isupper()
+
+
+def common_prefix(a: list[str], b: list[str]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def is_environment(function: Function) -> bool:
+    """A method of a class that is an environment: by its name or its bases, or by the spaces that it sets."""
+    owner = function.owner
+    if owner is None or not ("step" in owner.methods and ("reset" in owner.methods or "step_wait" in owner.methods)):
+        return owner is not None and owner.name.endswith(("Env", "Wrapper", "VecEnv"))
+    names = [owner.name, *(last_name(base) for base in owner.node.bases)]
+    if any(word in name for name in names for word in ("Env", "Wrapper", "Monitor", "Vec")):
+        return True
+    spaces = ("self.action_space", "self.observation_space")
+    return any(name in method.flow.definitions for method in owner.methods.values() for name in spaces)
