@@ -30,6 +30,12 @@ KNOWN: dict[str, str] = {
     "verify": "Re-execute checkpoints and hold the numbers against the scan's predictions.",
     "evaluate": "Measure a checkpoint's return under one or more action rules.",
     "floor": "Measure the return of a uniform-random policy.",
+    "gap": "Generalization gaps of runs, sampled and greedy, read against the floor.",
+    "entropy": "Entropy of policies on visited states, raw and merged over equivalent actions.",
+    "levels": "How many held-out ProcGen levels are training levels by content?",
+    "actions": "Which ProcGen actions do the same thing?",
+    "floors": "Floors of several games in one table, beside published ones.",
+    "curves": "Published ProcGen learning curves read against the floor.",
     "variation": "How far apart are runs of the same recipe? Learning curves in, min-max IPR and plots out.",
 }
 

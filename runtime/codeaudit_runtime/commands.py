@@ -182,6 +182,10 @@ def evaluate(
 def floor(
     env: Annotated[str, typer.Option("--env", metavar="ID", help="Environment id, such as LunarLander-v3.")],
     levels: LevelsOption = None,
+    draws: Annotated[
+        int | None,
+        typer.Option("--draws", min=1, max=100, help="Seeded level draws; --episodes then counts those of one draw."),
+    ] = None,
     episodes: EpisodesOption = None,
     plan: PlanOption = None,
     seed: SeedOption = None,
@@ -193,7 +197,9 @@ def floor(
     quiet: QuietOption = False,
 ) -> int:
     """Measure the return of a uniform-random policy under the same harness."""
-    fixed, typed = _plan(plan, episodes, seed)
+    fixed, typed = _plan(plan, None if draws is not None else episodes, seed)
+    if draws is not None:
+        fixed = fixed.with_draws(draws, episodes or fixed.episodes_per_draw, seed)
     run, changes = campaign.open_run(out, "floor", env, fixed) if out is not None else (None, [])
     with unit_progress(quiet) as progress:
         options = campaign.Options(workers or _all_cores(), executor, progress)

@@ -65,7 +65,7 @@ class Plan:
         return replace(self, episodes_per_draw=-(-episodes // len(self.draws)))
 
     def with_draws(self, draws: int, episodes: int, seed: int | None = None) -> Plan:
-        """`draws` draws of `episodes` episodes each; seeds count up from `seed` where the number or the seed differs."""
+        """`draws` draws of `episodes` episodes each; seeds count up from `seed` or the first seed of the plan."""
         if draws == len(self.draws) and seed is None:
             return replace(self, episodes_per_draw=episodes)
         first = self.draws[0] if seed is None else seed

@@ -99,8 +99,8 @@ def _floor_of(rows: Sequence[EpisodeRow]) -> dict[str, Any]:
         counts = np.unique(np.array(levels), return_counts=True)[1]
         report["sem_level"] = estimate_from_clusters(returns, levels).sem
         report["levels"] = {"distinct": len(counts), "effective": kish_effective_n(counts)}
-    finite: dict[str, Any] = finite(report)
-    return finite
+    clean: dict[str, Any] = finite(report)
+    return clean
 
 
 def _checkpoint(one: CheckpointMeasurement) -> dict[str, Any]:
@@ -120,8 +120,8 @@ def _checkpoint(one: CheckpointMeasurement) -> dict[str, Any]:
     report["first_finished"] = [_first(item) for item in one.first_finished]
     report["margin"] = one.margin
     report["notes"] = list(rows.notes)
-    finite: dict[str, Any] = finite(report)
-    return finite
+    clean: dict[str, Any] = finite(report)
+    return clean
 
 
 def _rule(rule: RuleMeasurement) -> dict[str, Any]:
