@@ -143,9 +143,7 @@ class Trainer:
         made = []
         for member, seed in enumerate(self.seeds):
             tensors = {name: value[member].clone() for name, value in self.online.parameters.items()}
-            header = metadata_of_member(
-                self.recipe, seed, self.step, self.shape.observation, self.shape.actions
-            )
+            header = metadata_of_member(self.recipe, seed, self.step, self.shape.observation, self.shape.actions)
             made.append(TrainedMember(seed, save(tensors, {"format": FORMAT, **header}), tuple(self.returns[member])))
         return made
 
