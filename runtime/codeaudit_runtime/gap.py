@@ -105,6 +105,7 @@ class Loops:
     revisits: float  # share of steps, over all episodes
     failing_revisits: float
     failing_length: float
+    failing_distinct: float  # different observations an episode
     longest: float  # share of episodes at least as long as 99% of the longest episode of any rule
 
 
@@ -359,7 +360,7 @@ def _differences(
         else:
             comparison = welch(estimate_from_values(by_set[names[0]][0]), estimate_from_values(by_set[other][0]))
             low, high = comparison.low, comparison.high
-        found.append(Difference(first, second, f"gap {names[0]} − {other}", comparison, low, high))
+        found.append(Difference(first, second, f"gap {names[0]} - {other}", comparison, low, high))
     return found
 
 
@@ -382,6 +383,9 @@ def _loop(rule: str, name: str, rows: Rows, floor: float, long: float) -> Loops:
         steps = sum(row.length for row in of)
         return sum(row.revisits * row.length for row in of) / steps if steps else math.nan
 
+    def mean(values: Sequence[float]) -> float:
+        return float(np.mean(values)) if values else math.nan
+
     return Loops(
         rule=rule,
         level_set=name,
@@ -389,6 +393,7 @@ def _loop(rule: str, name: str, rows: Rows, floor: float, long: float) -> Loops:
         failing=len(failing) / len(rows),
         revisits=share(rows),
         failing_revisits=share(failing),
-        failing_length=float(np.mean([row.length for row in failing])) if failing else math.nan,
+        failing_length=mean([row.length for row in failing]),
+        failing_distinct=mean([(1 - row.revisits) * row.length for row in failing]),
         longest=float(np.mean([row.length >= long for row in rows])),
     )

@@ -158,12 +158,14 @@ def _loop_grid(gap: GameGap) -> Grid:
             share(one.revisits),
             share(one.failing_revisits),
             number(one.failing_length, 0),
+            number(one.failing_distinct, 0),
             share(one.longest),
         ]
         for one in gap.loops
     ]
     columns = (
-        "levels", "rule", "return", "failing", "revisits", "revisits, failing", "steps, failing", "to the time limit",
+        "levels", "rule", "return", "failing", "revisits", "revisits, failing", "steps, failing",
+        "different observations, failing", "to the time limit",
     )  # fmt: skip
     notes = (
         "failing: an episode that returns no more than the floor's mean. revisits: steps that show an observation "
