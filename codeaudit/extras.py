@@ -30,6 +30,8 @@ KNOWN: dict[str, str] = {
     "verify": "Re-execute checkpoints and hold the numbers against the scan's predictions.",
     "evaluate": "Measure a checkpoint's return under one or more action rules.",
     "floor": "Measure the return of a uniform-random policy.",
+    "claims": "Are the risk claims of a return-distribution head true?",
+    "train": "Train small agents to audit.",
     "gap": "Generalization gaps of runs, sampled and greedy, read against the floor.",
     "entropy": "Entropy of policies on visited states, raw and merged over equivalent actions.",
     "levels": "How many held-out ProcGen levels are training levels by content?",

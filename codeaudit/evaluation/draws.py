@@ -93,8 +93,8 @@ class Tracer(Sinks):
             return found or self._trace(node.left, selector, frame, use, depth + 1)
         if isinstance(node, t.Yield) and node.value is not None:
             return self._trace(node.value, selector, frame, use, depth + 1)
-        if isinstance(node, t.Other) and len(node.parts) == 2 and isinstance(node.parts[0], t.Assign):
-            return self._trace(node.parts[1], selector, frame, use, depth + 1)
+        if isinstance(node, t.Other) and len(node.parts) == 1 and isinstance(node.parts[0], t.Assign):
+            return self._trace(node.parts[0].value, selector, frame, use, depth + 1)
         return []
 
     def _name(self, node: t.Name, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:

@@ -406,7 +406,7 @@ def _said_on_the_way(frame: Frame) -> list[str]:
             a.value.value for a in current.call.args if isinstance(a.value, t.Const) and isinstance(a.value.value, str)
         )
         for name, definitions in caller.flow.definitions.items():
-            if any(d.value is current.call for d in definitions):
+            if any(d.value is current.call for d in definitions) and words.SPLIT_NAME.search(name):
                 said.append(name)
         current = current.parent
     return said

@@ -126,18 +126,15 @@ class Finder:
     # --- environments -----------------------------------------------------------------------------------------------
 
     def is_environment_class(self, info: ClassInfo) -> bool:
+        """A class that is stepped: by its name or bases, by the spaces it sets, or by a reward that `step` gives."""
         known = self._environment_classes.get(id(info))
         if known is None:
-            names = [info.name, *[last_name(b) for b in info.node.bases]]
-            stepping = any("step" in c.methods or "step_async" in c.methods for c in self.resolver.mro(info))
-            named = any(
-                n.endswith(("Env", "Environment", "Wrapper", "VecEnv")) or ("Env" in n and "Runner" not in n)
-                for n in names
-            )
-            resetting = any("reset" in c.methods for c in self.resolver.mro(info))
-            known = (stepping and (named or resetting)) or any(
-                n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names
-            )
+            order = self.resolver.mro(info)
+            names = [c.name for c in order] + [last_name(b) for c in order for b in c.node.bases]
+            known = any(n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names)
+            if not known and any("step" in c.methods or "step_async" in c.methods for c in order):
+                named = any(("Env" in n and "Runner" not in n) or n.endswith(("Wrapper", "Environment")) for n in names)
+                known = named or any(_sets_spaces(c) or _step_pays(c) for c in order)
             self._environment_classes[id(info)] = known
         return known
 
@@ -353,8 +350,7 @@ class Finder:
             return
         if isinstance(node, t.Other):
             for part in node.parts:
-                if not isinstance(part, t.Assign):
-                    again(part)
+                again(part.value if isinstance(part, t.Assign) else part)
 
     def _selects(self, call: t.Call, selector: Selector, function: Function) -> bool:
         """Whether a call selects an action, rather than converting one."""
@@ -363,6 +359,8 @@ class Finder:
         held_by = last_name(receiver) if receiver is not None else ""
         if name in ("get", "pop", "receive", "recv", "popleft", "put", "input", "reset", "wait", "getattr", "read"):
             return False
+        if name in ("step", "reset") and receiver is not None and self.looks_like_environment(receiver, function):
+            return False  # an observation
         if name == "max" and selector[:1] in ((1,), ("indices",)):
             return True
         if name in words.SAMPLES or name in ("argmax", "mode", "argsort", "topk"):
@@ -436,6 +434,29 @@ class Finder:
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
+
+
+def _sets_spaces(info: ClassInfo) -> bool:
+    spaces = ("self.action_space", "self.observation_space")
+    return any(name in method.flow.definitions for method in info.methods.values() for name in spaces)
+
+
+def _step_pays(info: ClassInfo) -> bool:
+    """Whether `step` gives back a reward among other things, as an agent's doesn't."""
+    step = info.methods.get("step")
+    if step is None or "reset" not in info.methods:
+        return False
+    return any(
+        isinstance(e.value, t.Seq)
+        and len(e.value.items) >= 3
+        and any(
+            words.REWARD.search(last_name(p))
+            for i in e.value.items
+            for p in t.walk(i)
+            if isinstance(p, (t.Name, t.Attr))
+        )
+        for e in step.flow.returns
+    )
 
 
 def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:

@@ -194,6 +194,7 @@ POLICY_METHOD = re.compile(
 )
 LEARNED_SCALE = re.compile(r"(^|_)(log_?std|log_?sigma|log_?scale|std|sigma|stddev|std_?dev|logstd)(_|$)", re.I)
 SCORE_TEXT = re.compile(r"(mean|average|avg)\W{0,3}(reward|return|score|\W|$)|mean_reward|reward|return\b|score", re.I)
+SPLIT_NAME = re.compile(r"(^|_)(train|eval|test|valid)", re.I)
 TRAINING_NAME = re.compile(r"(^|_)train", re.I)
 RULE_NAME = re.compile(r"(determin|stochastic|greedy|argmax|sample|explor|random|rand_|noise)", re.I)
 DISPATCH = re.compile(

@@ -296,4 +296,4 @@ def _from(c: Converter, node: Any) -> Any:
 @_builds("NamedExpr")
 def _walrus(c: Converter, node: Any) -> t.Node:
     line, parts = _expression(c, node)
-    return t.Other(line, (t.Assign(line, (parts["target"],), parts["value"], None), parts["value"]))
+    return t.Other(line, (t.Assign(line, (parts["target"],), parts["value"], None),))

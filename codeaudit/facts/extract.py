@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,11 @@ from codeaudit.facts.config import is_config
 MAX_PYTHON_BYTES = 2_000_000
 MAX_NOTEBOOK_BYTES = 10_000_000
 CHUNK_BYTES = 60_000
-SECONDS_PER_CHUNK = 60.0
+SECONDS_PER_CHUNK = 30.0
+MAX_DEPTH = 150  # brackets inside each other: LibCST dies of a few hundred more
+MAX_OPERATORS = 3_000  # on one line: its time and its stack grow with the length of such a chain
+
+BRACKET = re.compile(r"[()\[\]{}]")
 
 Unit = tuple[tuple[str, bytes], ...]  # (path, bytes) of a few files
 Encoded = bytes  # marshal of ("python", tree) | ("config", leaves) | ("failed", reason, line)
@@ -131,10 +136,27 @@ def _facts(path: str, data: bytes) -> tuple[Any, ...]:
             text, lines = notebook_source(text)
         except ValueError as error:
             raise _Failure(str(error)) from None
+    if reason := _too_much(text):
+        raise _Failure(reason)
     try:
         return "python", t.encode(parse_python(text, lines))
     except Unparsable as error:
         raise _Failure(error.reason, error.line) from None
+
+
+def _too_much(text: str) -> str:
+    """Why a source would cost the parser too much; "" for ordinary code. A quick look, not a parse."""
+    depth = deepest = 0
+    for line in text.split("\n"):
+        if len(line) > MAX_OPERATORS and sum(map(line.count, "+-*/%|&")) > MAX_OPERATORS:
+            return f"a line holds more than {MAX_OPERATORS:,} operators"
+        if line[:1].isalpha():  # a new statement: brackets in strings and comments don't add up over the file
+            depth = 0
+        if "(" in line or "[" in line or "{" in line or depth:
+            for match in BRACKET.finditer(line):
+                depth = depth + 1 if match[0] in "([{" else max(0, depth - 1)
+                deepest = max(deepest, depth)
+    return f"brackets are nested more than {MAX_DEPTH} deep" if deepest > MAX_DEPTH else ""
 
 
 def _text(data: bytes) -> str:

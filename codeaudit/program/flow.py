@@ -13,6 +13,9 @@ Selector = tuple[int | str, ...]  # how a value is taken apart: tuple positions 
 Guard = tuple[t.Node, bool]  # a condition, and whether it holds here
 
 
+MAX_IMPLIED = 60  # conditions that hold because earlier branches left: thousands of them say nothing more
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """Where in the function's control flow a statement stands."""
@@ -104,6 +107,8 @@ class _Builder:
             if isinstance(statement, t.If):
                 self.block(statement.body, (*guards, (statement.test, True)), loops, withs)
                 self.block(statement.orelse, (*guards, (statement.test, False)), loops, withs)
+                if len(guards) > MAX_IMPLIED:
+                    continue
                 if leaves(statement.body) and not leaves(statement.orelse):
                     guards = (*guards, (statement.test, False))
                 elif statement.orelse and leaves(statement.orelse) and not leaves(statement.body):

@@ -271,8 +271,8 @@ class Resolver(Arguments, Attributes, Callers):
             return self.types(node.element, frame, depth + 1)
         if isinstance(node, t.Seq):  # a list of agents or of environments: what one of them is
             return [v for item in node.items[:6] for v in self.types(item, frame, depth + 1)]
-        if isinstance(node, t.Other) and len(node.parts) == 2 and isinstance(node.parts[0], t.Assign):
-            return self.types(node.parts[1], frame, depth + 1)
+        if isinstance(node, t.Other) and len(node.parts) == 1 and isinstance(node.parts[0], t.Assign):
+            return self.types(node.parts[0].value, frame, depth + 1)
         return []
 
     def _subscript(self, node: t.Sub, frame: Frame, depth: int) -> list[Value]:
