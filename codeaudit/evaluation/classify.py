@@ -178,6 +178,7 @@ class Classifier:
                 provenance = "hard_coded"
         elif rule == "unknown":
             provenance = "unknown"
+            unknown = unknown or main.why or "the draw can't be seen"
         else:
             provenance = "hard_coded"
         if provenance == "hard_coded" and (deciding is None or deciding.origin.kind == "literal"):

@@ -1,0 +1,174 @@
+"""The scan as a library: the same result however it is run, models and dependencies, a person's corrections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import codeaudit
+from codeaudit.errors import UserError
+from codeaudit.evaluation.find import Audit
+from codeaudit.report.json import scan_to_json
+
+AGENT = """
+from torch.distributions import Categorical
+
+
+class Agent:
+    def act(self, obs, deterministic=False):
+        dist = Categorical(logits=self.net(obs))
+        if deterministic:
+            return dist.mode
+        return dist.sample()
+"""
+EVALUATE = """
+import gym
+from agent import Agent
+
+
+def evaluate(agent, env):
+    obs, done, total_reward = env.reset(), False, 0.0
+    while not done:
+        obs, reward, done, _ = env.step(agent.act(obs{argument}))
+        total_reward += reward
+    return total_reward
+
+
+print("mean return", evaluate(Agent(), gym.make("CartPole-v1")))
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Path]:
+    from gitrepos import git
+
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "agent.py").write_text(AGENT)
+    (folder / "evaluate.py").write_text(EVALUATE.format(argument=""))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    yield folder
+
+
+def scanned(target: str, cache: Path, **options: Any) -> dict[str, Any]:
+    report = scan_to_json(codeaudit.scan(target, cache=cache, **options))
+    report.pop("statistics")
+    return report
+
+
+def test_workers_and_cache_make_no_difference(tree: Path, tmp_path: Path) -> None:
+    target = f"{tree}@HEAD"
+    alone = scanned(target, tmp_path / "a", workers=1)
+    together = scanned(target, tmp_path / "b", workers=2)
+    warm = scanned(target, tmp_path / "a", workers=1)
+    assert json.dumps(alone) == json.dumps(together) == json.dumps(warm)
+    assert [(s["file"], s["line"], s["rule"], s["provenance"]) for s in alone["sites"]] == [
+        ("evaluate.py", 9, "sampled", "inherited_default")
+    ]
+
+
+def test_a_damaged_cache_is_made_anew(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    before = scanned(f"{tree}@HEAD", cache)
+    entries = [path for path in cache.rglob("*") if path.is_file() and "entries" in path.parts]
+    assert entries
+    for path in entries:
+        path.write_bytes(path.read_bytes()[:-3] + b"???")
+    assert scanned(f"{tree}@HEAD", cache) == before
+
+
+@pytest.mark.parametrize(
+    ("argument", "rule", "provenance"),
+    [
+        ("", "sampled", "inherited_default"),
+        (", deterministic=True", "greedy", "explicit"),
+        (", True", "greedy", "explicit"),
+    ],
+)
+def test_the_call_decides(tree: Path, tmp_path: Path, argument: str, rule: str, provenance: str) -> None:
+    (tree / "evaluate.py").write_text(EVALUATE.format(argument=argument))
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert (site["rule"], site["provenance"]) == (rule, provenance)
+
+
+def test_a_person_corrects_a_site(tree: Path, tmp_path: Path) -> None:
+    source = EVALUATE.format(argument="").replace(
+        "        obs, reward", "        # codeaudit: site rule=greedy the net's logits are one-hot\n        obs, reward"
+    )
+    (tree / "evaluate.py").write_text(
+        source + "\n# codeaudit: site rule=best\nx = 1  # codeaudit: site role=demo why\n"
+    )
+    result = codeaudit.scan(str(tree), cache=tmp_path / "cache")
+    (site,) = result.sites
+    assert (site.rule, site.corrected) == ("greedy", "the net's logits are one-hot")
+    assert any("`rule=best` isn't known" in note for note in result.notes)
+    assert any("stands beside no evaluation site" in note for note in result.notes)
+
+
+def test_a_users_model_of_a_library(tree: Path, tmp_path: Path) -> None:
+    (tree / "evaluate.py").write_text(
+        'import gym\nimport mylib\n\nprint("score", mylib.run_eval(gym.make("x"), mylib.load("a")))\n'
+    )
+    assert scanned(str(tree), tmp_path / "cache")["sites"] == []
+    model = tmp_path / "mylib.yaml"
+    model.write_text(
+        "library: mylib\npackages: [mylib]\ncalls:\n  - name: run_eval\n    kind: evaluation\n"
+        "    rule: {parameter: greedy, default: true, when_true: greedy, when_false: sampled}\n"
+        "    environment: {parameter: env, position: 0}\n"
+    )
+    (site,) = scanned(str(tree), tmp_path / "cache", libraries=[model])["sites"]
+    assert (site["rule"], site["provenance"], site["env_site"]["line"]) == ("greedy", "framework_default", 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("calls: [", ":2: the library model isn't valid YAML"),
+        ("library: x\n", "needs `library`, `packages` and a list of `calls`"),
+        ("calls:\n  - {name: f, kind: evaluates}\n", "call 1: `kind` is 'evaluates'"),
+        ("calls:\n  - {name: f, kind: action, rule: {always: best}}\n", "call 1: `always` is 'best'"),
+    ],
+)
+def test_a_broken_model_says_where(tree: Path, tmp_path: Path, text: str, message: str) -> None:
+    model = tmp_path / "broken.yaml"
+    model.write_text(text)
+    with pytest.raises(UserError) as raised:
+        codeaudit.scan(str(tree), cache=tmp_path / "cache", libraries=[model])
+    assert "broken.yaml" in str(raised.value) and message in str(raised.value)
+
+
+def test_a_dependency_is_looked_into(tree: Path, tmp_path: Path) -> None:
+    from gitrepos import git
+
+    other = tmp_path / "other"
+    (other / "agents").mkdir(parents=True)
+    git(other, "init", "-q")
+    (other / "agents" / "__init__.py").write_text(AGENT)
+    git(other, "add", "-A")
+    git(other, "commit", "-qm", "one")
+    (tree / "agent.py").unlink()
+    (tree / "evaluate.py").write_text(EVALUATE.format(argument="").replace("from agent import", "from agents import"))
+    (alone,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert alone["rule"] == "unknown" and alone["unknown"]
+    (site,) = scanned(str(tree), tmp_path / "cache", dependencies={"agents": str(other)})["sites"]
+    assert (site["rule"], site["sink"]) == ("sampled", {"file": "agents:agents/__init__.py", "line": 10})
+
+
+def test_a_fault_of_the_analysis_costs_one_function(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Audit, found: Any) -> Any:
+        raise KeyError("x")
+
+    monkeypatch.setattr(Audit, "_measured", fail)
+    result = codeaudit.scan(str(tree), cache=tmp_path / "cache")
+    assert result.sites == ()
+    (skipped,) = result.skipped
+    assert (skipped.file, skipped.line) == ("evaluate.py", 6)
+    assert "the analysis of `evaluate` failed here (KeyError)" in skipped.reason
