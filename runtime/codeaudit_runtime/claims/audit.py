@@ -142,7 +142,9 @@ def audit_run(
         exact = json.loads(run.unit(f"{name}/exact") or b"{}")
         work = [
             StatisticsTask(
-                name, state, *(_array(run, _returns_key(name, state, a)) for a in (state.claim.first, state.claim.second)),
+                name, state,
+                returns_of_state(run, name, state, state.claim.first),
+                returns_of_state(run, name, state, state.claim.second),
                 exact.get(str(state.index)), facts.deterministic, settings.draws, (*seeds, 4, state.index),
             )
             for state in unknown

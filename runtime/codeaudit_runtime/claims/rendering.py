@@ -21,7 +21,8 @@ def _game_text(summary: GameSummary, states: Sequence[StateResult], audit: Audit
     title = f"{printable(summary.environment)}, {printable(summary.algorithm)}: {_count(len(summary.runs), 'run')}"
     lines = [f"## {title}" if markdown else title, ""]
     body = [
-        (row.label, str(row.states), _share(row.real), _share(row.overstated), _number(row.mean_claim), _number(row.mean_truth))
+        (row.label, str(row.states), _share(row.real), _share(row.overstated),
+         _number(row.mean_claim), _number(row.mean_truth))
         for row in summary.rows
         if row.states
     ]  # fmt: skip
@@ -47,8 +48,9 @@ def _sentences(summary: GameSummary, states: Sequence[StateResult], audit: Audit
         f"by run {', '.join(map(_number, summary.pearson_by_run))}.",
         f"A truth-blind head (claims dealt out anew) would overstate {_percent(null.mean)} of the top 2% "
         f"[{_percent(null.low)}, {_percent(null.high)}]; this one {_share(null.observed)}, p = {_number(null.p)}.",
-        f"Quantiles cross at {_share(summary.crossing)} of the audited states; compared index by index the mean claim "
-        f"would be {_number(_mean([s.index_paired for s in states]))}, not {_number(_mean([s.claim for s in states]))}.",
+        f"Quantiles cross at {_share(summary.crossing)} of the audited states; compared index by index the mean "
+        f"claim would be {_number(_mean([s.index_paired for s in states]))}, "
+        f"not {_number(_mean([s.claim for s in states]))}.",
     ]
     if all(state.deterministic for state in states):
         said.append(
@@ -67,9 +69,9 @@ def _sentences(summary: GameSummary, states: Sequence[StateResult], audit: Audit
         overstated = sum(state.overstated and state.claim <= (state.exact or 0.0) for state, _ in keyed)
         worst = max(abs(state.truth - (state.exact or 0.0)) for state, _ in keyed)
         said.append(
-            f"Answer key: {sum(positive)} of {len(positive)} true trade-offs confirmed, {sum(zero)} of {len(zero)} null "
-            f"states; {overstated} claims overstated that are not above the exact excess; largest error of the measured "
-            f"excess {_number(worst)}."
+            f"Answer key: {sum(positive)} of {len(positive)} true trade-offs confirmed, {sum(zero)} of {len(zero)} "
+            f"null states; {overstated} of {len(keyed)} claims overstated that are not above the exact excess; "
+            f"largest error of the measured excess {_number(worst)}."
         )
     return said
 

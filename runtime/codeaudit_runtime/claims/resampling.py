@@ -67,9 +67,10 @@ def resampled_excess(x: FloatArray, y: FloatArray, draws: int, rng: np.random.Ge
     ordered = [] if few else [np.sort(one) for one in (x, y)]
     for start in range(0, draws, CHUNK):
         count = min(CHUNK, draws - start)
+        values: FloatArray
         if few:
-            first, second = (rng.multinomial(len(x), share, size=count) for share in shares)
-            steps = np.cumsum(first - second, axis=1)[:, :-1] / len(x) * np.diff(support)
+            counts, others = (rng.multinomial(len(x), share, size=count) for share in shares)
+            steps = np.cumsum(counts - others, axis=1)[:, :-1] / len(x) * np.diff(support)
             values = np.abs(steps).sum(axis=1) - np.abs(steps.sum(axis=1))
         else:
             first, second = (one[sorted_indices(count, len(one), rng)] for one in ordered)

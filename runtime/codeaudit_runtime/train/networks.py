@@ -55,7 +55,7 @@ class Members:
             for part, rows in (("weight", inputs), ("bias", 1))
         }
         self.flat = torch.zeros(sum(math.prod(size) for size in sizes.values()))
-        pieces = self.flat.split([math.prod(size) for size in sizes.values()])
+        pieces = torch.split(self.flat, [math.prod(size) for size in sizes.values()])
         self.parameters = {name: piece.view(size) for (name, size), piece in zip(sizes.items(), pieces, strict=True)}
 
     def draw(self, seeds: Sequence[int]) -> None:
