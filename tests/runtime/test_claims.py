@@ -1,0 +1,233 @@
+"""Claims: the excess gap, the tests of it, the verdicts, and a whole audit whose answer key is known."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="the runtime extra is not installed")
+
+import jsonschema  # noqa: E402
+from scipy import stats  # noqa: E402
+
+from codeaudit.cli import main  # noqa: E402
+from codeaudit_runtime.claims.gaps import (  # noqa: E402
+    claim_from_quantiles,
+    excess_of_samples,
+    excess_of_weighted,
+    quantile_average,
+)
+from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices  # noqa: E402
+from codeaudit_runtime.claims.verdicts import (  # noqa: E402
+    aliasing_index,
+    benjamini_hochberg,
+    draws_for_one_discovery,
+    share,
+    smallest_discovery,
+)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def test_the_excess_is_zero_exactly_under_dominance() -> None:
+    x = rng().normal(0, 1, 500)
+    assert excess_of_samples(x, rng(1).permutation(x + 3)) == 0.0
+    spread = excess_of_samples(x, 2 * x)
+    reference = stats.wasserstein_distance(x, 2 * x) - abs(x.mean() - 2 * x.mean())
+    assert spread == pytest.approx(reference)
+    assert spread > 0.3
+
+
+def test_crossed_atoms_are_sorted_and_reported() -> None:
+    first = np.arange(11, dtype=float) + 0.5
+    second = np.arange(11, dtype=float)
+    straight = claim_from_quantiles(np.stack([second, first]))
+    assert (straight.first, straight.second, straight.excess, straight.crossed) == (1, 0, 0.0, False)
+    crossed = claim_from_quantiles(np.stack([second[::-1], first]))
+    assert crossed.crossed
+    assert crossed.excess == 0.0
+    assert crossed.index_paired > 1.0
+
+
+def test_weighted_and_equal_weight_excess_agree() -> None:
+    x, y = rng(2).normal(0, 1, 51), rng(3).normal(0.2, 2, 51)
+    weights = np.full(51, 1 / 51)
+    assert excess_of_weighted(x, weights, y, weights) == pytest.approx(excess_of_samples(x, y))
+
+
+def test_an_ensemble_is_averaged_at_equal_levels() -> None:
+    members = np.array([[[2.0, 0.0]], [[4.0, 6.0]]])
+    assert quantile_average(members).tolist() == [[2.0, 4.0]]
+
+
+def test_sorted_indices_are_draws_with_replacement() -> None:
+    drawn = sorted_indices(4_000, 50, rng())
+    assert (np.diff(drawn.astype(int), axis=1) >= 0).all()
+    counts = np.bincount(drawn.ravel(), minlength=50)
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+def test_counts_and_returns_resample_alike() -> None:
+    """Returns with few different values take another path through the code; its law must be the same."""
+    x = rng(1).integers(0, 40, 400).astype(float)
+    y = rng(2).integers(0, 40, 400).astype(float)
+    few = np.concatenate(list(resampled_excess(x, y, 1_500, rng(3))))
+    jitter = rng(4).normal(0, 1e-7, 400)
+    many = np.concatenate(list(resampled_excess(x + jitter, y + jitter[::-1], 1_500, rng(5))))
+    assert stats.ks_2samp(few, many).pvalue > 1e-4
+
+
+def test_existence_holds_its_level_and_has_power() -> None:
+    false = 0
+    for case in range(60):
+        x, y = rng(10 + case).normal(0, 2, 200), rng(1_000 + case).normal(0.3, 2, 200)
+        false += existence(x, y, excess_of_samples(x, y), 199, rng(case)).p <= 0.05
+    assert stats.binom.sf(false - 1, 60, 0.05) > 1e-3
+    x, y = rng(7).normal(0, 1, 400), rng(8).normal(0, 3, 400)
+    assert existence(x, y, excess_of_samples(x, y), 999, rng(9)).p == pytest.approx(1 / 1_000)
+
+
+def test_constant_returns_have_no_trade_off() -> None:
+    x, y = np.full(16, 3.0), np.full(16, 2.0)
+    assert existence(x, y, excess_of_samples(x, y), 199, rng()).p == 1.0
+    size = magnitude(x, y, 0.01, 199, rng())
+    assert (size.low, size.high, size.p) == (0.0, 0.0, 1 / 200)
+
+
+def test_magnitude_spares_what_is_true() -> None:
+    x, y = rng(1).normal(0, 1, 1_000), rng(2).normal(0, 2, 1_000)
+    true = excess_of_samples(x, y)
+    assert magnitude(x, y, true, 499, rng()).p > 0.2
+    exaggerated = magnitude(x, y, 2 * true, 499, rng())
+    assert 2 * true > exaggerated.high
+    assert exaggerated.p == pytest.approx(1 / 500)
+
+
+@pytest.mark.parametrize(("states", "smallest"), [(245, 13), (147, 8), (49, 3)])
+def test_the_resolution_of_the_published_study(states: int, smallest: int) -> None:
+    """200 permutations: k p-values of 1/201 pass Benjamini–Hochberg at 0.1, k − 1 don't."""
+    assert smallest_discovery(states, 200, 0.1) == smallest
+    for found, called in ((smallest, smallest), (smallest - 1, 0)):
+        p_values = [1 / 201] * found + [1.0] * (states - found)
+        assert sum(benjamini_hochberg(p_values, 0.1)) == called
+
+
+def test_draws_for_one_discovery() -> None:
+    assert draws_for_one_discovery(245, 0.1) == 2_449
+    assert smallest_discovery(245, 2_449, 0.1) == 1
+    assert smallest_discovery(245, 2_448, 0.1) == 2
+
+
+def test_wilson_and_aliasing() -> None:
+    assert [round(100 * value) for value in (share(143, 147).low, share(143, 147).high)] == [93, 99]
+    snapshots = np.tile([0.0, 10.0], 500)
+    assert aliasing_index(snapshots + rng().normal(0, 0.1, 1_000), 2) == pytest.approx(1.0, abs=0.01)
+    assert aliasing_index(rng().normal(0, 1, 1_000), 2) < 0.25  # type: ignore[operator]
+    assert aliasing_index(np.ones(10), 2) is None
+    assert aliasing_index(rng().normal(0, 1, 10), 1) is None
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two RiskyGrid agents that were trained for a moment."""
+    out = tmp_path_factory.mktemp("grid")
+    arguments = ["--env", "riskygrid", "--seeds", "2", "--steps", "5_300", "--out", str(out), "--quiet"]
+    assert main(["train", "distributional", *arguments]) == 0
+    return out
+
+
+FAST = ["--rollouts", "200", "--states", "300", "--draws", "999", "--quiet"]
+
+
+def audited(agents: Path, out: Path, capsys: pytest.CaptureFixture[str], workers: int = 1) -> dict[str, Any]:
+    code = main(["claims", str(agents), "--out", str(out), *FAST, "--workers", str(workers), "--format", "json"])
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert code == int(any(state["overstated"] for game in report["games"] for state in game["states"]))
+    return report
+
+
+def test_an_audit_against_the_answer_key(
+    agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = audited(agents, tmp_path / "a", capsys)
+    schema = json.loads(files("codeaudit").joinpath("schemas", "claims.schema.json").read_text("utf-8"))
+    jsonschema.validate(report, schema)
+    (game,) = report["games"]
+    assert len(game["runs"]) == 2
+    real = [state for state in game["states"] if state["exact"] > 0.5]
+    null = [state for state in game["states"] if state["exact"] == 0.0]
+    assert sum(state["real"] for state in real) >= 0.9 * len(real) > 0
+    assert null
+    assert sum(state["real"] for state in null) <= 1
+    assert all(abs(state["truth"] - state["exact"]) < 0.6 for state in game["states"])
+    assert not report["runs"][0]["deterministic"]
+
+    assert main(["claims", "report", str(tmp_path / "a"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == report
+    for form in ("terminal", "markdown"):
+        assert main(["claims", "report", str(tmp_path / "a"), "--format", form]) == 0
+        assert "true trade-offs confirmed" in capsys.readouterr().out
+
+
+def test_a_killed_audit_goes_on_and_workers_change_nothing(
+    agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = audited(agents / "seed-0.safetensors", tmp_path / "a", capsys)
+    units = sorted((tmp_path / "a" / "units").glob("*.unit"))
+    for unit in units[::3]:
+        unit.unlink()
+    assert audited(agents / "seed-0.safetensors", tmp_path / "a", capsys) == whole
+    assert audited(agents / "seed-0.safetensors", tmp_path / "b", capsys, workers=2) == whole
+
+
+def test_other_settings_are_another_audit(
+    agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audited(agents / "seed-0.safetensors", tmp_path / "a", capsys)
+    assert main(["claims", str(agents / "seed-0.safetensors"), "--out", str(tmp_path / "a"), *FAST, "--seed", "1"]) == 2
+    assert "seed" in capsys.readouterr().err
+
+
+def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{not json")
+    for arguments in (
+        ["claims", str(tmp_path / "missing"), "--out", str(tmp_path / "o")],
+        ["claims", str(tmp_path / "empty"), "--out", str(tmp_path / "o")],
+        ["claims", str(tmp_path / "bad.safetensors"), "--out", str(tmp_path / "o")],
+        ["claims", "report", str(tmp_path / "empty")],
+        ["train", "distributional", "--env", "riskygrid", "--steps", "many", "--out", str(tmp_path / "t")],
+        ["train", "distributional", "--env", "riskygrid:bold", "--out", str(tmp_path / "t2")],
+    ):
+        assert main(arguments) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+
+def test_deterministic_agents_have_no_true_claims(
+    shared_checkpoints: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = shared_checkpoints / "sb3-zoo" / "qrdqn" / "MountainCar-v0_1" / "MountainCar-v0.zip"
+    if not path.is_file():
+        pytest.skip("needs the zoo's QR-DQN agents")
+    main(["claims", str(path), "--out", str(tmp_path / "a"), *FAST, "--workers", "1", "--format", "json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["runs"][0]["deterministic"]
+    for state in report["games"][0]["states"]:
+        assert state["overstated"] == (state["claim"] > 1e-6)
+        assert not state["real"]
+        assert state["aliasing"] is None
+
+
+def test_the_floor_falls_as_the_root_of_n(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["claims", "floor", "--plot", str(tmp_path / "floor.png"), "--draws", "400"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    means = {int(n): float(mean) for n, mean, _ in rows}
+    assert means[500] / means[2_000] == pytest.approx(2.0, rel=0.2)
+    assert (tmp_path / "floor.png").read_bytes()[:4] == b"\x89PNG"
