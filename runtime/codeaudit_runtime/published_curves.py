@@ -95,6 +95,7 @@ def _reading(game: str, runs: Sequence[FinalRun], floors: Mapping[str, Estimate]
         raise UserError(f"{printable(game)}: no train or no test run in the file")
     low, high = floors.get("train"), floors.get("test")
     above = None if high is None else welch(test, high)
+    learned = None if low is None else welch(train, low)
     gap = welch(train, test)
     entropy = float(np.mean([run.entropy for run in runs]))
     both = None if low is None or high is None else (train.mean - low.mean) - (test.mean - high.mean)
@@ -107,18 +108,20 @@ def _reading(game: str, runs: Sequence[FinalRun], floors: Mapping[str, Estimate]
         gap=gap,
         gap_above_floor=both,
         test_above=above,
-        train_above=None if low is None else welch(train, low),
+        train_above=learned,
         entropy=entropy,
         tier=tier_of(entropy, 15),
-        words=_words(above),
+        words=_words(learned, above),
     )
 
 
-def _words(above: Comparison | None) -> str:
-    if above is None:
+def _words(train: Comparison | None, test: Comparison | None) -> str:
+    if train is None or test is None:
         return "no floor measured"
-    if math.isnan(above.p):
+    if math.isnan(train.p) or math.isnan(test.p):
         return "too few runs to tell"
-    if above.p < 0.05:
-        return "test above chance" if above.difference > 0 else "test below chance"
+    if test.p < 0.05:
+        return "test above chance" if test.difference > 0 else "test below chance"
+    if not (train.p < 0.05 and train.difference > 0):
+        return "neither training nor test told apart from chance: nothing learned that a gap could be read from"
     return "test not told apart from chance: the gap is the training return, not what carried over"

@@ -184,6 +184,9 @@ def test_a_curve_near_chance_is_called_so(tmp_path: Path) -> None:
     assert one.test.mean == pytest.approx(3.6) and one.train.n == 3
     assert one.gap_above_floor == pytest.approx(one.train.mean - one.test.mean)  # both floors are the same here
     assert "not told apart from chance" in one.words and one.tier == "high"
+    high = {"heist": {split: estimate_from_values([7.0, 9.4] * 50) for split in ("train", "test")}}
+    (below,) = readings(final_runs(curve_file(tmp_path)), high)
+    assert below.words == "test below chance"
     (bare,) = readings(final_runs(curve_file(tmp_path)), {})
     assert bare.gap_above_floor is None and bare.words == "no floor measured"
 
