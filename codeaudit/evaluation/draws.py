@@ -22,7 +22,7 @@ from codeaudit.program.reaching import reaching
 
 MAX_DEPTH = 16
 MAX_DRAWS = 24
-BUDGET = 6000  # steps for one question: hostile code must not cost more
+BUDGET = 2500  # steps for one question: hostile code must not cost more
 
 
 class Tracer(Sinks):
@@ -30,8 +30,10 @@ class Tracer(Sinks):
 
     def draws(self, node: t.Node, frame: Frame, use: Context | None, selector: Selector = ()) -> list[Draw]:
         """All ways in which an expression's value may be drawn."""
-        self._seen: set[tuple[int, ...]] = set()
-        self._budget = 6000
+        self._seen: set[tuple[object, ...]] = set()
+        self._answers: dict[tuple[object, ...], list[Draw]] = {}
+        self._cut = 0
+        self._budget = BUDGET
         return self._merge(self._trace(node, selector, frame, use, 0))
 
     def alternatives(self, node: t.Node, frame: Frame, use: Context | None, selector: Selector = ()) -> list[Draw]:
@@ -43,17 +45,22 @@ class Tracer(Sinks):
             self.unpruned = False
 
     def _trace(self, node: t.Node, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
+        key = (id(node), selector, id(use), *frame.key)
+        if key in self._answers:
+            return self._answers[key]
         self._budget -= 1
-        if depth > MAX_DEPTH or self._budget < 0:
-            return []
-        key = (id(node), hash(selector), *frame.key)
-        if key in self._seen:
+        if depth > MAX_DEPTH or self._budget < 0 or key in self._seen:
+            self._cut += 1
             return []
         self._seen.add(key)
+        cut = self._cut
         try:
-            return self._follow(node, tuple(s for s in selector if s != "*"), frame, use, depth)[:MAX_DRAWS]
+            found = self._follow(node, tuple(s for s in selector if s != "*"), frame, use, depth)[:MAX_DRAWS]
         finally:
             self._seen.discard(key)
+        if cut == self._cut:  # an answer that nothing cut short holds for the whole question
+            self._answers[key] = found
+        return found
 
     def _follow(self, node: t.Node, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         if isinstance(node, t.Name):
