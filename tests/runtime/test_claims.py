@@ -12,24 +12,24 @@ import pytest
 
 pytest.importorskip("torch", reason="the runtime extra is not installed")
 
-import jsonschema  # noqa: E402
-from scipy import stats  # noqa: E402
-
-from codeaudit.cli import main  # noqa: E402
-from codeaudit_runtime.claims.gaps import (  # noqa: E402
+import jsonschema
+from codeaudit_runtime.claims.gaps import (
     claim_from_quantiles,
     excess_of_samples,
     excess_of_weighted,
     quantile_average,
 )
-from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices  # noqa: E402
-from codeaudit_runtime.claims.verdicts import (  # noqa: E402
+from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices
+from codeaudit_runtime.claims.verdicts import (
     aliasing_index,
     benjamini_hochberg,
     draws_for_one_discovery,
     share,
     smallest_discovery,
 )
+from scipy import stats
+
+from codeaudit.cli import main
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -153,9 +153,7 @@ def audited(agents: Path, out: Path, capsys: pytest.CaptureFixture[str], workers
     return report
 
 
-def test_an_audit_against_the_answer_key(
-    agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_against_the_answer_key(agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = audited(agents, tmp_path / "a", capsys)
     schema = json.loads(files("codeaudit").joinpath("schemas", "claims.schema.json").read_text("utf-8"))
     jsonschema.validate(report, schema)
@@ -187,9 +185,7 @@ def test_a_killed_audit_goes_on_and_workers_change_nothing(
     assert audited(agents / "seed-0.safetensors", tmp_path / "b", capsys, workers=2) == whole
 
 
-def test_other_settings_are_another_audit(
-    agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_settings_are_another_audit(agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     audited(agents / "seed-0.safetensors", tmp_path / "a", capsys)
     assert main(["claims", str(agents / "seed-0.safetensors"), "--out", str(tmp_path / "a"), *FAST, "--seed", "1"]) == 2
     assert "seed" in capsys.readouterr().err

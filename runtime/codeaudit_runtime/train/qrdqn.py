@@ -6,6 +6,7 @@ Source: Dabney et al. 2018, Algorithm 1 (quantile Huber loss, κ = 1), with unif
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -144,7 +145,8 @@ class Trainer:
         for member, seed in enumerate(self.seeds):
             tensors = {name: value[member].clone() for name, value in self.online.parameters.items()}
             header = metadata_of_member(self.recipe, seed, self.step, self.shape.observation, self.shape.actions)
-            made.append(TrainedMember(seed, save(tensors, {"format": FORMAT, **header}), tuple(self.returns[member])))
+            content = safetensors_bytes(tensors, {"format": FORMAT, **header})
+            made.append(TrainedMember(seed, content, tuple(self.returns[member])))
         return made
 
     def saved(self) -> bytes:
@@ -177,6 +179,15 @@ class Trainer:
             "first": self.first_moment,
             "second": self.second_moment,
         }[name]
+
+
+def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """The file with its header's keys in order: the library writes metadata in an order that changes between calls."""
+    content = save(tensors, metadata)
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
 
 
 def _of_action(values_SBAQ: Tensor, actions_SB: Tensor) -> Tensor:

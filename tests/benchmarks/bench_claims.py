@@ -1,0 +1,151 @@
+"""How fast are restarts, and does the audit keep what it promises? Run by hand; prints tables, asserts nothing.
+
+python tests/benchmarks/bench_claims.py speed AGENT.safetensors
+python tests/benchmarks/bench_claims.py simulate
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from codeaudit_runtime.claims.audit import Settings
+from codeaudit_runtime.claims.gaps import excess_of_samples
+from codeaudit_runtime.claims.heads import ReturnHead, head_from_file
+from codeaudit_runtime.claims.resampling import existence, magnitude
+from codeaudit_runtime.claims.restarts import RestartTask, restart_returns
+from codeaudit_runtime.claims.states import choose_audited, claims_of_states, collect_states
+from codeaudit_runtime.claims.verdicts import benjamini_hochberg
+from codeaudit_runtime.environments import LevelDraw, LevelSet, environment_from_id
+
+
+def naive_returns(head: ReturnHead, snapshots: list[object], action: int, rollouts: int) -> int:
+    """The obvious loop: deepcopy the environment, ask the network for one observation at a time. Gives steps made."""
+    source = environment_from_id(head.environment, 1)
+    source.reset(LevelDraw(LevelSet(), 0))
+    only, steps = np.zeros(1, dtype=np.int64), 0
+    for rollout in range(rollouts):
+        source.restore(0, snapshots[rollout % len(snapshots)])
+        environment = copy.deepcopy(source)
+        environment.reseed(0, rollout)
+        chosen = np.array([action])
+        for _ in range(1_000):
+            step = environment.step(chosen, only)
+            steps += 1
+            if step.ended[0]:
+                break
+            chosen = head.act(step.observations)
+    return steps
+
+
+def speed(path: Path, states: int, rollouts: int, naive: int) -> None:
+    head = head_from_file(str(path))
+    settings = Settings()
+    seen = collect_states(head, environment_from_id(head.environment, 8), 2_000, 0.05, 16, 0)
+    audited = choose_audited(claims_of_states(head, seen), seen, settings.per_stratum, 0)
+    audited = audited[:: max(1, len(audited) // states)][:states]
+    slow = fast = statistics = 0.0
+    restart_returns(
+        RestartTask(str(path), "", head.environment, tuple(seen[0].snapshots), 0, rollouts, 1, (0,))
+    )  # makes the slots
+    rng = np.random.Generator(np.random.PCG64(0))
+    for state in audited:
+        snapshots, pair = seen[state.index].snapshots, []
+        for action in (state.claim.first, state.claim.second):
+            began = time.perf_counter()
+            naive_returns(head, snapshots, action, naive)
+            slow += time.perf_counter() - began
+            began = time.perf_counter()
+            task = RestartTask(
+                str(path), "", head.environment, tuple(snapshots), action, rollouts, 1_000, (state.index,)
+            )
+            pair.append(restart_returns(task))
+            fast += time.perf_counter() - began
+        began = time.perf_counter()
+        existence(*pair, excess_of_samples(*pair), settings.draws, rng)
+        magnitude(*pair, state.claim.excess, settings.draws, rng)
+        statistics += time.perf_counter() - began
+    slow_rate, fast_rate = 2 * len(audited) * naive / slow, 2 * len(audited) * rollouts / fast
+    print(f"{head.environment}, {len(audited)} states × 2 actions")
+    print(f"deepcopy and predict  {slow_rate:10.1f} roll-outs/s ({naive} each)")
+    print(f"this audit            {fast_rate:10.1f} roll-outs/s ({rollouts} each): {fast_rate / slow_rate:.1f} times")
+    print(f"statistics            {statistics:10.2f} s, {100 * statistics / fast:.0f}% of the roll-outs' {fast:.1f} s")
+
+
+def simulate(cases: int, n: int, draws: int, families: int) -> None:
+    """Known null states (one law, shifted) and known trade-offs (X against X + a coin of ±effect), normal returns.
+
+    The claim equals the true excess, so every state called overstated is a false refutation.
+    """
+    print(
+        f"{cases} states a row, n = {n}, B = {draws}; shares at one state, before corrections, and coverage of [2.5, 97.5]"
+    )
+    print("effect/sd   true Δ  p<=0.05  half p<=0.05  false refutation  claim x2 caught  covered")
+    for effect in (0.0, 0.05, 0.1, 0.2, 0.4, 0.8):
+        truth = true_excess(effect)
+        found = np.zeros(5)
+        for case in range(cases):
+            rng = np.random.Generator(np.random.PCG64([case, round(1_000 * effect)]))
+            x, y = rng.normal(0, 1, n), 0.1 + rng.normal(0, 1, n) + effect * rng.choice([-1.0, 1.0], n)
+            seen = existence(x, y, excess_of_samples(x, y), draws, rng)
+            size = magnitude(x, y, truth, draws, rng)
+            found += (
+                seen.p <= 0.05, seen.half_p <= 0.05, truth > size.high, 2 * truth + 1e-9 > size.high and effect > 0,
+                size.low <= truth <= size.high,
+            )  # fmt: skip
+        shares = "  ".join(f"{100 * value:6.1f}%" for value in found / cases)
+        print(f"{effect:9.2f}  {truth:7.4f}  {shares}")
+    print(f"whole audits of 49 states, 44 null and 5 with effect 0.8, Benjamini–Hochberg at 0.1; {families} of them")
+    rates, power = [], []
+    for family in range(families):
+        p_values = []
+        for state in range(49):
+            rng = np.random.Generator(np.random.PCG64([family, state, 9]))
+            effect = 0.8 if state < 5 else 0.0
+            x, y = rng.normal(0, 1, n), rng.normal(0, 1, n) + effect * rng.choice([-1.0, 1.0], n)
+            p_values.append(existence(x, y, excess_of_samples(x, y), draws, rng).p)
+        called = np.array(benjamini_hochberg(p_values, 0.1))
+        power.append(called[:5].mean())
+        rates.append(called[5:].sum() / max(called.sum(), 1))
+    print(f"false discovery rate {100 * np.mean(rates):.1f}%, true trade-offs confirmed {100 * np.mean(power):.0f}%")
+
+
+def true_excess(effect: float) -> float:
+    """Δ of N(0, 1) and N(0, 1) ± effect, equal means up to a shift of 0.1, by quadrature of the CDFs."""
+    from scipy.stats import norm
+
+    grid = np.linspace(-12, 12, 200_001)
+    shifted = grid - 0.1
+    difference = norm.cdf(grid) - (norm.cdf(shifted - effect) + norm.cdf(shifted + effect)) / 2
+    width = grid[1] - grid[0]
+    return max(0.0, float(np.abs(difference).sum() * width - abs(difference.sum() * width)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fast = commands.add_parser("speed")
+    fast.add_argument("agent", type=Path)
+    fast.add_argument("--states", type=int, default=7)
+    fast.add_argument("--rollouts", type=int, default=2_000)
+    fast.add_argument("--naive", type=int, default=20)
+    calibration = commands.add_parser("simulate")
+    calibration.add_argument("--cases", type=int, default=200)
+    calibration.add_argument("--n", type=int, default=2_000)
+    calibration.add_argument("--draws", type=int, default=999)
+    calibration.add_argument("--families", type=int, default=10)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    if chosen.command == "speed":
+        speed(chosen.agent, chosen.states, chosen.rollouts, chosen.naive)
+    else:
+        simulate(chosen.cases, chosen.n, chosen.draws, chosen.families)
+
+
+if __name__ == "__main__":
+    main()
