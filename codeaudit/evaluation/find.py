@@ -120,7 +120,10 @@ class Audit(Tools):
         for c in classified:
             if c in here and not (c in outside and self._is_demo_caller(c)):
                 continue
+            # Another agent's rule is that agent's doing; the same agent under another rule is the caller's.
+            peers = {p.rule for p in here if p.owners == c.owners}
             differs = (c.rule, c.provenance, c.default_site) not in keys and c.rule != "unknown"
+            differs = differs and bool(peers) and (c.provenance != "hard_coded" or c.rule not in peers)
             entry = _entry(c.frame) or c.frame
             if entry.call is not None and ((differs and c.sure) or (c in outside and self._is_demo_caller(c))):
                 groups.setdefault(id(entry.call), []).append(c)
