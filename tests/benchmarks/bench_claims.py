@@ -10,10 +10,10 @@ import argparse
 import copy
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-
 from codeaudit_runtime.claims.audit import Settings
 from codeaudit_runtime.claims.gaps import excess_of_samples
 from codeaudit_runtime.claims.heads import ReturnHead, head_from_file
@@ -43,6 +43,32 @@ def naive_returns(head: ReturnHead, snapshots: list[object], action: int, rollou
     return steps
 
 
+def raw_costs(head: ReturnHead) -> tuple[float, float]:
+    """Seconds a step of the bare game with its observation, and seconds a row of the network at 2,000 rows."""
+    environment = environment_from_id(head.environment, 1)
+    observation = environment.reset(LevelDraw(LevelSet(), 0))
+    game: Any = environment
+    if head.environment.startswith("minatar/"):
+        game = environment._games[0]  # type: ignore[attr-defined]
+        began = time.perf_counter()
+        for step in range(20_000):
+            if game.act(step % 6)[1]:
+                game.reset()
+            game.state()
+        stepping = (time.perf_counter() - began) / 20_000
+    else:
+        began = time.perf_counter()
+        for _ in range(2_000):
+            environment.step(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+        stepping = (time.perf_counter() - began) / 2_000
+    rows = np.repeat(observation, 2_000, axis=0)
+    head.act(rows)
+    began = time.perf_counter()
+    for _ in range(10):
+        head.act(rows)
+    return stepping, (time.perf_counter() - began) / 20_000
+
+
 def speed(path: Path, states: int, rollouts: int, naive: int) -> None:
     head = head_from_file(str(path))
     settings = Settings()
@@ -50,6 +76,7 @@ def speed(path: Path, states: int, rollouts: int, naive: int) -> None:
     audited = choose_audited(claims_of_states(head, seen), seen, settings.per_stratum, 0)
     audited = audited[:: max(1, len(audited) // states)][:states]
     slow = fast = statistics = 0.0
+    steps = 0
     restart_returns(
         RestartTask(str(path), "", head.environment, tuple(seen[0].snapshots), 0, rollouts, 1, (0,))
     )  # makes the slots
@@ -58,7 +85,7 @@ def speed(path: Path, states: int, rollouts: int, naive: int) -> None:
         snapshots, pair = seen[state.index].snapshots, []
         for action in (state.claim.first, state.claim.second):
             began = time.perf_counter()
-            naive_returns(head, snapshots, action, naive)
+            steps += naive_returns(head, snapshots, action, naive)
             slow += time.perf_counter() - began
             began = time.perf_counter()
             task = RestartTask(
@@ -74,24 +101,30 @@ def speed(path: Path, states: int, rollouts: int, naive: int) -> None:
     print(f"{head.environment}, {len(audited)} states × 2 actions")
     print(f"deepcopy and predict  {slow_rate:10.1f} roll-outs/s ({naive} each)")
     print(f"this audit            {fast_rate:10.1f} roll-outs/s ({rollouts} each): {fast_rate / slow_rate:.1f} times")
+    game, batch = raw_costs(head)
+    allowed = 2 * len(audited) * naive / (steps * (game + batch))
+    print(
+        f"raw game {1e6 * game:.1f} µs and raw network {1e6 * batch:.1f} µs a step allow {allowed:.0f} roll-outs/s: "
+        f"{100 * fast_rate / allowed:.0f}% of it reached"
+    )
     print(f"statistics            {statistics:10.2f} s, {100 * statistics / fast:.0f}% of the roll-outs' {fast:.1f} s")
 
 
 def simulate(cases: int, n: int, draws: int, families: int) -> None:
-    """Known null states (one law, shifted) and known trade-offs (X against X + a coin of ±effect), normal returns.
+    """Known null states (one law, also shifted) and known trade-offs (X against X + a coin of ±effect), normal returns.
 
     The claim equals the true excess, so every state called overstated is a false refutation.
     """
     print(
-        f"{cases} states a row, n = {n}, B = {draws}; shares at one state, before corrections, and coverage of [2.5, 97.5]"
+        f"{cases} states a row, n = {n}, B = {draws}, before corrections; last: coverage of the bootstrap's [2.5, 97.5]"
     )
-    print("effect/sd   true Δ  p<=0.05  half p<=0.05  false refutation  claim x2 caught  covered")
-    for effect in (0.0, 0.05, 0.1, 0.2, 0.4, 0.8):
-        truth = true_excess(effect)
+    print("shift  effect/sd   true Δ  p<=0.05  half p<=0.05  false refutation  claim x2 caught  covered")
+    for shift, effect in ((0.1, 0.0), (0.0, 0.0), (0.0, 0.2), (0.0, 0.3), (0.0, 0.4), (0.0, 0.8), (0.1, 0.8)):
+        truth = true_excess(shift, effect)
         found = np.zeros(5)
         for case in range(cases):
-            rng = np.random.Generator(np.random.PCG64([case, round(1_000 * effect)]))
-            x, y = rng.normal(0, 1, n), 0.1 + rng.normal(0, 1, n) + effect * rng.choice([-1.0, 1.0], n)
+            rng = np.random.Generator(np.random.PCG64([case, round(1_000 * effect), round(1_000 * shift)]))
+            x, y = rng.normal(0, 1, n), shift + rng.normal(0, 1, n) + effect * rng.choice([-1.0, 1.0], n)
             seen = existence(x, y, excess_of_samples(x, y), draws, rng)
             size = magnitude(x, y, truth, draws, rng)
             found += (
@@ -99,7 +132,7 @@ def simulate(cases: int, n: int, draws: int, families: int) -> None:
                 size.low <= truth <= size.high,
             )  # fmt: skip
         shares = "  ".join(f"{100 * value:6.1f}%" for value in found / cases)
-        print(f"{effect:9.2f}  {truth:7.4f}  {shares}")
+        print(f"{shift:5.1f}  {effect:9.2f}  {truth:7.4f}  {shares}")
     print(f"whole audits of 49 states, 44 null and 5 with effect 0.8, Benjamini–Hochberg at 0.1; {families} of them")
     rates, power = [], []
     for family in range(families):
@@ -115,12 +148,12 @@ def simulate(cases: int, n: int, draws: int, families: int) -> None:
     print(f"false discovery rate {100 * np.mean(rates):.1f}%, true trade-offs confirmed {100 * np.mean(power):.0f}%")
 
 
-def true_excess(effect: float) -> float:
-    """Δ of N(0, 1) and N(0, 1) ± effect, equal means up to a shift of 0.1, by quadrature of the CDFs."""
+def true_excess(shift: float, effect: float) -> float:
+    """Δ of N(0, 1) and N(shift, 1) ± effect, by quadrature of the CDFs."""
     from scipy.stats import norm
 
     grid = np.linspace(-12, 12, 200_001)
-    shifted = grid - 0.1
+    shifted = grid - shift
     difference = norm.cdf(grid) - (norm.cdf(shifted - effect) + norm.cdf(shifted + effect)) / 2
     width = grid[1] - grid[0]
     return max(0.0, float(np.abs(difference).sum() * width - abs(difference.sum() * width)))
