@@ -20,6 +20,7 @@ BROUGHT_BY: dict[str, tuple[str, str]] = {
     "gymnasium": ("runtime", "environments"),
     "typer": ("runtime", "the runtime commands"),
     "procgen": ("procgen", "ProcGen environments"),
+    "box2d": ("Box2D", "LunarLander and its kin"),
     "minatar": ("minatar", "MinAtar environments (GPL-3.0)"),
     "ale_py": ("atari", "Atari environments"),
     "distributed": ("cluster", "work on a Dask cluster"),

@@ -31,7 +31,7 @@ class Audit(Tools):
 
     def sites(self) -> list[EvaluationSite]:
         """Every evaluation site of the program, in order of file and line."""
-        found = self._rollouts()
+        found = self.rollouts()
         training = [f for f in found if f.use.kind == "training"]
         self.training_environments = [
             m for f in training for frame in f.frames[:6] for m in self.environments.made(f.rollout.environment, frame)
@@ -54,7 +54,8 @@ class Audit(Tools):
                     sites.extend(self._training_returns(f))
         return _unique(s for s in sites if ":" not in s.file)  # a dependency's own evaluations aren't this repository's
 
-    def _rollouts(self) -> list[Found]:
+    def rollouts(self) -> list[Found]:
+        """Every roll-out that acts, with its use and the entry points it is reached from."""
         found = []
         for function in self.program.functions:
             if function.module.package:

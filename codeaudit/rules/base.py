@@ -121,7 +121,7 @@ class Subject:
     @cached_property
     def rollouts(self) -> list[Found]:
         """Every stepped environment with what the rollout is for; dead code and unit tests left out."""
-        return [f for f in self.audit._rollouts() if not is_test(f.rollout.function.module)]
+        return [f for f in self.audit.rollouts() if not is_test(f.rollout.function.module)]
 
 
 class Rule:
