@@ -14,36 +14,14 @@ from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
 from codeaudit.program.reaching import reaching
 from codeaudit.program.resolve import Resolver
 
-NOT_SELECTING = {
-    "get",
-    "pop",
-    "receive",
-    "recv",
-    "popleft",
-    "put",
-    "input",
-    "reset",
-    "wait",
-    "getattr",
-    "read",
-    "append",
-    "join",
-    "format",
-    "split",
-    "items",
-    "keys",
-    "values",
-    "zeros",
-    "ones",
-    "full",
-    "index",
-    "key_to_action",
-    "get_event",
-    "getkey",
-    "readline",
-    "loads",
-    "load",
+# fmt: off
+NOT_SELECTING = {  # calls that hand on what they hold
+    "get", "pop", "receive", "recv", "popleft", "put", "input", "reset",
+    "wait", "getattr", "read", "append", "join", "format", "split", "items",
+    "keys", "values", "zeros", "ones", "full", "index", "key_to_action", "get_event",
+    "getkey", "readline", "loads", "load",
 }
+# fmt: on
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 

@@ -19,8 +19,7 @@ from codeaudit.executor import map_units, open_executor
 from codeaudit.registry.comparison import EntryComparison, compare_entry, recorded_places
 from codeaudit.registry.entries import RegistryEntry
 from codeaudit.registry.lines import SourceLines, read_lines, usable_dependencies
-from codeaudit.scan import code_version
-from codeaudit.scan import scan
+from codeaudit.scan import code_version, scan
 from codeaudit.store import RunDirectory, default_cache_dir
 from codeaudit.text import printable
 
