@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -204,8 +205,23 @@ def _reset_all(environments: list[VectorEnvironment], seeds: list[int], chunk: i
 
 def train_members(recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None = None) -> list[TrainedMember]:
     """Train, saving after each chunk in `run`; a killed run goes on after the last saved one."""
-    np.finfo(np.float32), np.finfo(np.float64)  # read before the next line, for NumPy warns where it can't see them
-    torch.set_flush_denormal(True)  # dead units leave moments that shrink for ever, and denormal numbers are slow
+    with _without_denormals():
+        return _train_members(recipe, run, on_chunk)
+
+
+@contextmanager
+def _without_denormals() -> Iterator[None]:
+    """Dead units leave moments that shrink for ever, and denormal numbers are slow. It is the processor's setting, not
+    torch's, so it must not outlive the training."""
+    np.finfo(np.float32), np.finfo(np.float64)  # read before, for NumPy warns where it can't see denormal numbers
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def _train_members(recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None) -> list[TrainedMember]:
     trainer = Trainer(recipe)
     kept = run.unit("training")
     if kept is not None:
