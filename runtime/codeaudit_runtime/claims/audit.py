@@ -112,8 +112,7 @@ def audit_run(
     head = head_from_file(str(path), environment)
     seeds = (settings.seed, int(head.sha256[:12], 16))
     seen: list[SeenState] = []
-    saved = run.unit(f"{name}/facts")
-    if saved is None:
+    if run.unit(f"{name}/facts") is None or run.unit(f"{name}/exact") is None:
         seen, facts, exact = _looked_at(name, path, head, settings, seeds)
         run.save(f"{name}/exact", json.dumps(exact).encode())
         run.save(f"{name}/facts", json.dumps(asdict(facts)).encode())
