@@ -33,7 +33,8 @@ class StandardErrorBand(Rule):
     message = "a shaded band of standard error, and no text says so"
     why = (
         "A standard error shrinks with the number of runs and says how well the mean is known; readers take the "
-        "band for the spread between runs. Name it in the legend or the caption, or draw the spread."
+        "band for the spread between runs. Name it in the legend or the caption, or draw the spread: "
+        "`codeaudit variation` draws and measures it."
     )
     source = "https://arxiv.org/abs/1806.08295 (Colas et al., How Many Random Seeds?)"
     good = (
@@ -66,7 +67,7 @@ class FewSeeds(Rule):
     message = "fewer than five seeds"
     why = (
         "With so few runs no test can find a difference of the usual size, and the interval that is drawn is "
-        "mostly luck."
+        "mostly luck. `codeaudit variation` says what so many runs can promise."
     )
     source = "https://arxiv.org/abs/1806.08295 (Colas et al., How Many Random Seeds?)"
     severity = "note"
