@@ -209,7 +209,8 @@ class Tracer(Sinks):
                 continue
             if self._is_action_test(guard[0]):
                 continue
-            decision = Decision(file, guard[0].line, origin, f"`{origin.name or 'a literal'}` decides", id(guard[0]))
+            what = f"`{origin.name}` decides" if origin.name else "a literal decides"
+            decision = Decision(file, guard[0].line, origin, what, id(guard[0]))
             draw = replace(draw, decisions=(*draw.decisions, decision))
         return draw
 

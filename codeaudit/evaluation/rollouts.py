@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from codeaudit.evaluation import words
 from codeaudit.facts import tree as t
-from codeaudit.program.flow import CallEvent, Context, Definition, Selector
+from codeaudit.program.flow import CallEvent, Context, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
-from codeaudit.program.index import CallSite, ClassInfo, Function, last_name
+from codeaudit.program.index import ClassInfo, Function, last_name
 from codeaudit.program.reaching import reaching
 from codeaudit.program.resolve import Resolver
 
@@ -480,11 +480,3 @@ def region_of(rollout: Rollout, others: list[Rollout]) -> t.Node | None:
             break
         region = loop
     return region
-
-
-def definitions_of(function: Function, name: str) -> list[Definition]:
-    return function.flow.definitions.get(name, [])
-
-
-def call_sites(resolver: Resolver, function: Function) -> list[CallSite]:
-    return resolver.callers(function)

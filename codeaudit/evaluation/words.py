@@ -1,6 +1,5 @@
 """The field's words, in one place: how draws, environments, buffers and evaluations are called. Names are hints:
-each is
-used together with what the program does, never alone where the program can be followed."""
+each is used together with what the program does, never alone where the program can be followed."""
 
 from __future__ import annotations
 
@@ -96,13 +95,12 @@ CONVERSIONS = {
     "len",
     "iter",
     "next",
-    "readout",
 }
 SQUASHES = {"tanh", "sigmoid", "softsign"}
-SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical", "sample_action_from", "random_categorical"}
+SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical"}
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}
 DISTRIBUTION = re.compile(
-    r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution|pol)$",
+    r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution)$",
     re.I,
 )
 NETWORK = re.compile(
@@ -113,9 +111,9 @@ NETWORK = re.compile(
 POLICY_CALL = re.compile(
     r"^(_*)(act|acts|action|actions|actor|policy|pi|predict|step|forward|call|select\w*|choose\w*|get_\w*act\w*|"
     r"take_action|best_action|greedy\w*|exploit|explore|sample_action\w*|compute_\w*action\w*|infer\w*|eval_step|"
-    r"act_\w+|\w*_act|\w*_action|\w*_actions|\w*policy\w*|agent|model|net|actor\w*|q_network|get_a|apply_fn|apply|"
+    r"act_\w+|\w*_act|\w*_action|\w*_actions|\w*policy\w*|agent|model|net|actor\w*|q_network|apply_fn|apply|"
     r"pick_\w+|sample\w*|evaluate_act\w*|run|draw_action|decide|play|controller|\w*_net|online_net|target_net|dqn|ac|"
-    r"get_best\w*|predict_action|get_a_and_v|inference\w*|policy_fn|select|act_fn|e_greedy\w*|epsilon_greedy\w*)$",
+    r"get_best\w*|predict_action|inference\w*|policy_fn|select|act_fn|e_greedy\w*|epsilon_greedy\w*)$",
     re.I,
 )
 ENVIRONMENT = re.compile(
@@ -137,7 +135,6 @@ STORES = {
     "put",
     "add_transition",
     "cache",
-    "store_effect",
     "add_sample",
     "add_batch",
     "feed",
@@ -157,7 +154,6 @@ STORES = {
     "memorize",
     "update_buffer",
     "save_experience",
-    "send_step",
     "store_experience",
     "add_timestep",
     "observe_step",

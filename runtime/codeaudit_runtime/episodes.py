@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -50,14 +50,6 @@ def rows_from_bytes(content: bytes) -> tuple[EpisodeRow, ...]:
 def returns_of(rows: Iterable[EpisodeRow]) -> FloatArray:
     """Returns (episodes,) in the order of the rows."""
     return np.array([row.total for row in rows], dtype=np.float64)
-
-
-def rows_by(rows: Iterable[EpisodeRow], key: Callable[[EpisodeRow], object]) -> dict[object, list[EpisodeRow]]:
-    """Rows in groups, in order of first appearance."""
-    groups: dict[object, list[EpisodeRow]] = {}
-    for row in rows:
-        groups.setdefault(key(row), []).append(row)
-    return groups
 
 
 def mean_or_none(values: Sequence[float | None]) -> float | None:
