@@ -56,9 +56,7 @@ def _plain_dtype(*arguments: Any) -> np.dtype[Any]:
 
 
 def _empty_array(*_: object) -> np.ndarray[Any, Any]:
-    return np.empty(
-        0
-    )  # its shape and content come with the state; a shape given here could ask for any amount of memory
+    return np.empty(0)  # shape and content come with the state; a shape given here could ask for any amount of memory
 
 
 def _scalar(dtype: Any, content: Any = b"") -> Any:
