@@ -18,6 +18,7 @@ from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.rollouts import Rollout, Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.spawned import spawned_sites
+from codeaudit.evaluation.switches import says_measuring
 from codeaudit.evaluation.tools import Found, Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
@@ -76,6 +77,13 @@ class Audit(Tools):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
+            switched = tuple(f for f in frames if says_measuring(f, self.evaluator)) if not use.updates else ()
+            if switched:
+                found.append(Found(rollout, replace(use, kind="evaluation", named="switch", resets=True), switched))
+                frames = tuple(f for f in frames if f not in switched)
+                use = replace(use, kind="training", named="switch")
+            if not frames:
+                continue
             found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
         return found
 

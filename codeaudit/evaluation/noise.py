@@ -15,9 +15,11 @@ class Noise(Chances):
 
     def _is_learned(self, node: t.Node, frame: Frame) -> bool:
         """Noise whose size the network gives (`mu + std * eps`): a reparameterised sample, not exploration noise."""
-        for part, _ in self._expanded(node, frame, None):
+        for part, where in self._expanded(node, frame, None):
             if isinstance(part, (t.Name, t.Attr)) and words.LEARNED_SCALE.search(last_name(part)):
-                return True
+                set_by_hand = words.EXPLORATION_NAME.search(last_name(part)) or self.evaluator.evaluate(part, where)
+                if not set_by_hand:
+                    return True
         return False
 
     def _noise(self, node: t.Node, frame: Frame, depth: int = 0) -> Known | bool | None:

@@ -333,6 +333,8 @@ def _is_update(event: CallEvent, function: Function) -> bool:
         return holder in ("agent", "algo", "learner", "trainer") and not call.args and False
     if name == "update" and ((words.NO_UPDATE.search(holder) and holder != "self") or not holder):
         return False
+    if name == "update" and words.BUFFER.search(holder):
+        return False
     if name.startswith("update") and call.args and isinstance(call.args[0].value, t.Map):
         return False
     if name.startswith("update_") and any(

@@ -221,6 +221,7 @@ GAUSSIAN = {
     "laplace",
 }
 NOISE_NAME = re.compile(r"noise", re.I)
+EXPLORATION_NAME = re.compile(r"noise|expl", re.I)
 REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|episode_r)", re.I)
 EPISODE = re.compile(r"(episode|epinfo|ep_info|eprew|ep_rew|ep_ret|final_info|r$)", re.I)
 

@@ -32,6 +32,7 @@ def reaching(
     use_guards = {id(test): held for test, held in (use.guards if use else ())}
     found: list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]] = []
     seen: set[tuple[int, bool]] = set()
+    surely: list[set[tuple[int, bool]]] = []  # under these conditions a later binding has replaced the name for certain
     for d in reversed(before):
         extra = tuple((test, held) for test, held in d.context.guards if id(test) not in use_guards)
         if any(use_guards.get(id(test), held) != held for test, held in d.context.guards):
@@ -39,6 +40,11 @@ def reaching(
         verdicts = [feasible(guard) for guard in extra]
         if any(v is False for v in verdicts):
             continue
+        under = {(id(test), held) for test, held in extra}
+        if any(conditions <= under for conditions in surely):
+            continue
+        if use is not None and d.kind != "augment" and all(any(x is y for y in use.loops) for x in d.context.loops):
+            surely.append(under)
         found.append((d, extra))
         if d.kind == "augment":
             continue

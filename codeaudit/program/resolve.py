@@ -281,14 +281,36 @@ class Resolver(Arguments, Attributes, Callers):
             found = self._select(node.obj, (node.index.value,), frame, depth + 1)
             if found:
                 return found
-        table, where = self.literal(node.obj, frame, depth + 1)
-        if isinstance(table, t.Map):
-            values = [v for _, v in table.items]
+        entries, where = self._entries(node.obj, frame, depth + 1)
+        if entries:
+            values = [v for _, v in entries]
             if isinstance(node.index, t.Const):
-                exact = [v for k, v in table.items if isinstance(k, t.Const) and k.value == node.index.value]
+                exact = [v for k, v in entries if isinstance(k, t.Const) and k.value == node.index.value]
                 values = exact or values
             return [v for item in values for v in self.types(item, where, depth + 1)]
         return self.types(node.obj, frame, depth + 1)
+
+    def _entries(
+        self, node: t.Node, frame: Frame, depth: int
+    ) -> tuple[list[tuple[t.Node | None, t.Node]], Frame]:
+        """The keys and values of a dict: as written out, and as filled in later, `REGISTRY["ppo"] = PPO`."""
+        table, where = self.literal(node, frame, depth)
+        entries = list(table.items) if isinstance(table, t.Map) else []
+        if isinstance(node, t.Name):
+            name = node.id
+            local = self.definitions(name, frame)
+            if local is None:
+                definitions, module = self.global_definitions(name, frame.function.module)
+                where = Frame(module.body)
+                name = definitions[0].name if definitions else name
+            else:
+                where = local[1]
+            entries += [
+                (target.index, value)
+                for target, value, _ in where.function.flow.subscript_stores
+                if isinstance(target.obj, t.Name) and target.obj.id == name
+            ]
+        return entries, where
 
     def literal(self, node: t.Node, frame: Frame, depth: int = 0) -> tuple[t.Map | t.Seq | None, Frame]:
         """The dict or sequence written out for a name, and the frame to read its items in."""
