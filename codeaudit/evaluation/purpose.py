@@ -172,6 +172,8 @@ def _kind(
         return "evaluation", "environment"
     if learning or _warms_up(rollout):
         return "training", "data"
+    if measured and _in_evaluation_mode(rollout):
+        return "evaluation", "mode"
     for name in names:
         if words.TRAINING.search(name) and not measured:
             return "training", "function"
@@ -188,7 +190,7 @@ def _kind(
         return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
     for name in (*names, stem):
         if words.TRAINING.search(name) and (
-            not measured or re.match(r"_*(train|learn|collect|explore|gather|fill)", name)
+            not measured or re.match(r"_*(train(?!er)|learn(?!er)|collect(?!or)|explore|gather|fill)", name)
         ):
             return "training", "name"
     if measured:
@@ -214,6 +216,17 @@ def _warms_up(rollout: Rollout) -> bool:
                         r"step|frame|episode|^t$|iter|total|num|global|count|epoch|idx|^i", last_name(test.left)
                     ):
                         return True
+    return False
+
+
+def _in_evaluation_mode(rollout: Rollout) -> bool:
+    """Whether the function itself puts a module into evaluation mode before it steps."""
+    for event in rollout.function.flow.calls:
+        func = event.call.func
+        if isinstance(func, t.Attr) and event.context.order < rollout.event.context.order:
+            switch = [a.value.value for a in event.call.args if isinstance(a.value, t.Const)]
+            if (func.name == "eval" and not event.call.args) or (func.name == "train" and switch == [False]):
+                return True
     return False
 
 

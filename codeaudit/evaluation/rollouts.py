@@ -236,7 +236,7 @@ class Finder:
             if not definitions and isinstance(node, t.Attr):
                 again(node.obj, (node.name, *selector))
                 return
-            for d, extra in reaching(definitions, context, lambda guard: None):
+            for d, extra in reaching(definitions, context, lambda guard: None, first_turn=True):
                 if (
                     d.kind == "loop"
                     and isinstance(d.value, t.Call)

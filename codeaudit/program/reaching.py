@@ -11,21 +11,22 @@ Feasible = Callable[[tuple[t.Node, bool]], bool | None]  # whether a condition h
 
 
 def reaching(
-    definitions: list[Definition], use: Context | None, feasible: Feasible
+    definitions: list[Definition], use: Context | None, feasible: Feasible, *, first_turn: bool = False
 ) -> list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]]:
     """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use
     doesn't.
 
-    `feasible(guard)` says True, False or None (not known) of a condition."""
+    `feasible(guard)` says True, False or None (not known) of a condition. In a loop, what its previous turn left counts,
+    and what stood before the loop only with `first_turn`."""
     before = [d for d in definitions if use is None or d.context.order < use.order]
-    if (
-        use is not None and use.loops
-    ):  # what the previous turn of the loop left counts more than what stood before the loop
+    if use is not None and use.loops:
         later = [
             d for d in definitions if d.context.order > use.order and any(x is use.loops[-1] for x in d.context.loops)
         ]
         inside = [d for d in before if any(x is use.loops[-1] for x in d.context.loops)]
         if later and not inside:
+            if first_turn and before:
+                return [*reaching(before, use, feasible), *reaching(later, use, feasible)]
             before = later
     if not before:
         before = list(definitions)
