@@ -425,7 +425,8 @@ def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> boo
             if d.kind == "assign" and isinstance(d.value, t.Op) and _mentions(d.value, rewards):
                 return True
     for target, value, _ in flow.subscript_stores:
-        if rewards and words.REWARD.search(last_name(target.obj)) and _mentions(value, rewards):
+        paid = _mentions(value, rewards) or _takes_reward(value, results)
+        if words.REWARD.search(last_name(target.obj)) and paid:
             return True
     for event in inside:
         func = event.call.func
@@ -443,6 +444,17 @@ def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> boo
         isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "returned_episode")
         for e in inside
         for p in t.walk(e.call)
+    )
+
+
+def _takes_reward(node: t.Node, results: set[str]) -> bool:
+    """`data["reward"]`, of what came back from the environment."""
+    return any(
+        isinstance(p, t.Sub)
+        and isinstance(p.index, t.Const)
+        and words.REWARD.search(str(p.index.value))
+        and t.dotted(p.obj) in results
+        for p in t.walk(node)
     )
 
 

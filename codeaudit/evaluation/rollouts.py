@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
+from codeaudit.evaluation.shapes import sets_spaces, step_pays
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Context, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
@@ -76,7 +77,12 @@ class Finder:
                 found.extend(self._through_helper(function, environment, action.id))
                 continue
             selections = tuple(self.selections(action, event.context, function))
-            found.append(Rollout(function, event, environment, action, selections, _bound(function, event)))
+            answer = event
+            if last_name(event.call.func) == "send":  # what comes back is bound where it is received
+                order = event.context.order
+                received = (e for e in function.flow.calls if last_name(e.call.func) == "recv")
+                answer = next((e for e in received if e.context.order > order), event)
+            found.append(Rollout(function, event, environment, action, selections, _bound(function, answer)))
         return found
 
     def _through_helper(self, helper: Function, environment: t.Node, name: str) -> list[Rollout]:
@@ -112,7 +118,7 @@ class Finder:
             known = any(n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names)
             if not known and any("step" in c.methods or "step_async" in c.methods for c in order):
                 named = any(("Env" in n and "Runner" not in n) or n.endswith(("Wrapper", "Environment")) for n in names)
-                known = named or any(_sets_spaces(c) or _step_pays(c) for c in order)
+                known = named or any(sets_spaces(c) or step_pays(c) for c in order)
             self._environment_classes[id(info)] = known
         return known
 
@@ -145,6 +151,9 @@ class Finder:
                 action = self._action_argument(call)
                 return (inner.obj, action) if action is not None else None
             return None
+        if isinstance(func, t.Attr) and func.name == "send":
+            sent = self._sent_action(call, function)
+            return (func.obj, sent) if sent is not None else None
         if not isinstance(func, t.Attr) or func.name not in (
             "step",
             "act",
@@ -175,6 +184,19 @@ class Finder:
         ):
             return func.obj, action
         return None
+
+    @staticmethod
+    def _sent_action(call: t.Call, function: Function) -> t.Node | None:
+        """The action in a message to an environment in another process: `pipe.send(("step", action))`, or the bare
+        action where this very function receives what comes back."""
+        if len(call.args) != 1:
+            return None
+        message = call.args[0].value
+        if isinstance(message, t.Seq) and len(message.items) == 2:
+            tag, content = message.items
+            return content if isinstance(tag, t.Const) and tag.value == "step" else None
+        answered = any(last_name(e.call.func) == "recv" for e in function.flow.calls)
+        return message if answered and _named_action(message) else None
 
     @staticmethod
     def _action_argument(call: t.Call) -> t.Node | None:
@@ -412,29 +434,6 @@ class Finder:
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
-
-
-def _sets_spaces(info: ClassInfo) -> bool:
-    spaces = ("self.action_space", "self.observation_space")
-    return any(name in method.flow.definitions for method in info.methods.values() for name in spaces)
-
-
-def _step_pays(info: ClassInfo) -> bool:
-    """Whether `step` gives back a reward among other things, as an agent's doesn't."""
-    step = info.methods.get("step")
-    if step is None or "reset" not in info.methods:
-        return False
-    return any(
-        isinstance(e.value, t.Seq)
-        and len(e.value.items) >= 3
-        and any(
-            words.REWARD.search(last_name(p))
-            for i in e.value.items
-            for p in t.walk(i)
-            if isinstance(p, (t.Name, t.Attr))
-        )
-        for e in step.flow.returns
-    )
 
 
 def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from codeaudit.evaluation import words
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context, Definition
 from codeaudit.program.frames import Frame, Library
-from codeaudit.program.index import Function, last_name
+from codeaudit.program.index import ClassInfo, Function, last_name
 
 
 def arity(call: t.Call, function: Function) -> int | None:
@@ -47,3 +48,26 @@ def is_environment(function: Function) -> bool:
         return True
     spaces = ("self.action_space", "self.observation_space")
     return any(name in method.flow.definitions for method in owner.methods.values() for name in spaces)
+
+
+def sets_spaces(info: ClassInfo) -> bool:
+    spaces = ("self.action_space", "self.observation_space")
+    return any(name in method.flow.definitions for method in info.methods.values() for name in spaces)
+
+
+def step_pays(info: ClassInfo) -> bool:
+    """Whether `step` gives back a reward among other things, as an agent's doesn't."""
+    step = info.methods.get("step")
+    if step is None or "reset" not in info.methods:
+        return False
+    return any(
+        isinstance(e.value, t.Seq)
+        and len(e.value.items) >= 3
+        and any(
+            words.REWARD.search(last_name(p))
+            for i in e.value.items
+            for p in t.walk(i)
+            if isinstance(p, (t.Name, t.Attr))
+        )
+        for e in step.flow.returns
+    )

@@ -76,6 +76,8 @@ class Sinks(Noise):
         texts = [last_name(p) for p, _ in parts if isinstance(p, (t.Name, t.Attr))]
         if any("gumbel" in n.lower() for n in (*names, *texts)) or names.count("log") >= 2:
             return self._draw("sampled", node, frame, why="argmax over Gumbel-perturbed logits is a sample")
+        if "cumsum" in names and any(n in words.RANDOM_CALLS for n in names):
+            return self._draw("sampled", node, frame, why="the first class whose cumulated probability exceeds a draw")
         value_based = any(_says_value(n) for n in (*names, *texts))
         if any(n in words.GAUSSIAN for n in names):
             return self._draw("noisy", node, frame, value_based=True)

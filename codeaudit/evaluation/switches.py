@@ -1,4 +1,4 @@
-"""A collector that learning and measuring share, told apart by a switch: `run(test_mode=True)`, `rollout(train=False)`."""
+"""A collector that learning and measuring share, told apart by a switch: `run(test_mode=True)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from codeaudit.program.frames import Frame
 from codeaudit.program.values import Evaluator
 
-MEASURING = re.compile(r"(is_|in_|do_)?(test|eval|evaluate|evaluation|testing|evaluating)(_mode|_phase|_run|_episode)?$")
+MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
 LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode)?$")
 
 

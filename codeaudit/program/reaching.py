@@ -16,8 +16,8 @@ def reaching(
     """The definitions that may reach a use, latest first, each with the conditions that it stands under and the use
     doesn't.
 
-    `feasible(guard)` says True, False or None (not known) of a condition. In a loop, what its previous turn left counts,
-    and what stood before the loop only with `first_turn`."""
+    `feasible(guard)` says True, False or None (not known) of a condition. In a loop, what its previous turn left
+    counts, and what stood before the loop only with `first_turn`."""
     before = [d for d in definitions if use is None or d.context.order < use.order]
     if use is not None and use.loops:
         later = [
