@@ -266,21 +266,15 @@ class Evaluator(Folding):
 
     def _set_on_the_way(self, owner: Instance, name: str, frame: Frame) -> Known | None:
         """A value that a caller gave an object's attribute before the call: `agent.greedy = True`,
-        `agent.set_greedy(True)`."""
-        setters = {
-            method.name: d.value.id
-            for info in self.resolver.mro(owner.info)
-            for method in info.methods.values()
-            if method.self_name and method.name != "__init__"
-            for d in method.flow.definitions.get(f"{method.self_name}.{name}", ())
-            if isinstance(d.value, t.Name) and method.parameter(d.value.id) is not None
-        }
+        `agent.set_greedy(True)`, `agent.eval_mode()`, or `self.is_test = True` in another method of the object."""
+        setters, switches = self._setters(owner, name)
         call, current = frame.call, frame.parent
         while current is not None:
             at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
             for dotted, definitions in current.function.flow.definitions.items():
                 holder, _, attribute = dotted.rpartition(".")
-                if attribute != name or not holder or holder == current.function.self_name:
+                own = holder == current.function.self_name
+                if attribute != name or not holder or (own and current.function.name == "__init__"):
                     continue
                 before = [d for d in definitions if d.context.order < at and d.kind == "assign" and not d.selector]
                 if (
@@ -288,17 +282,45 @@ class Evaluator(Folding):
                     and isinstance(before[-1].statement, t.Assign)
                     and self._is_made_by(before[-1].statement, owner, current)
                 ):
-                    return self.evaluate(before[-1].value, current, before[-1].context)
+                    known = self.evaluate(before[-1].value, current, before[-1].context)
+                    return self._as_mode(known, name) if own else known
             for event in reversed(current.function.flow.calls):
                 func = event.call.func
-                if event.context.order < at and isinstance(func, t.Attr) and func.name in setters:
-                    if any(
-                        isinstance(v, Instance) and v.info is owner.info for v in self.resolver.types(func.obj, current)
-                    ):
-                        value = next((a.value for a in event.call.args if a.name in ("", setters[func.name])), None)
-                        return self.evaluate(value, current, event.context) if value is not None else None
+                if event.context.order >= at or not isinstance(func, t.Attr) or func.name not in (*setters, *switches):
+                    continue
+                if not any(
+                    isinstance(v, Instance) and v.info is owner.info for v in self.resolver.types(func.obj, current)
+                ):
+                    continue
+                if func.name in setters:
+                    value = next((a.value for a in event.call.args if a.name in ("", setters[func.name])), None)
+                    return self.evaluate(value, current, event.context) if value is not None else None
+                method, value = switches[func.name]
+                return self._as_mode(self.evaluate(value, Frame(method, receiver=owner)), name)
             call, current = current.call, current.parent
         return None
+
+    def _setters(self, owner: Instance, name: str) -> tuple[dict[str, str], dict[str, tuple[Function, t.Node]]]:
+        """The methods that set an attribute: to a parameter of theirs (which one), or to a literal (which)."""
+        setters: dict[str, str] = {}
+        switches: dict[str, tuple[Function, t.Node]] = {}
+        for info in self.resolver.mro(owner.info):
+            for method in info.methods.values():
+                if not method.self_name or method.name == "__init__":
+                    continue
+                for d in method.flow.definitions.get(f"{method.self_name}.{name}", ()):
+                    if isinstance(d.value, t.Name) and method.parameter(d.value.id) is not None:
+                        setters[method.name] = d.value.id
+                    elif isinstance(d.value, t.Const) and not d.context.guards and not method.flow.returns:
+                        switches[method.name] = method, d.value
+        return setters, switches
+
+    @staticmethod
+    def _as_mode(known: Known | None, name: str) -> Known | None:
+        """An object that switches itself: nobody who calls it chose that."""
+        if known is None or known.origin.kind != "literal":
+            return known
+        return Known(known.value, replace(known.origin, kind="mode", name=name))
 
     def _is_made_by(self, statement: t.Assign, owner: Instance, frame: Frame) -> bool:
         for target in statement.targets:
