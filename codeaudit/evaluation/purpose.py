@@ -165,7 +165,7 @@ def _kind(
             ):
                 return "demo", "function"
         if words.says_evaluation(name) and (not updates or (measured and not stored and EVALUATES.match(name))):
-            return "evaluation", "function"
+            return ("demo", "render") if renders and not measured else ("evaluation", "function")
         if words.says_evaluation(name) and marked:
             return "evaluation", "function"
     if marked and not (stored and not words.EVALUATION.search(stem)):
@@ -185,7 +185,7 @@ def _kind(
     if words.DEMO.search(stem):
         return "demo", "file"
     if words.says_evaluation(stem):
-        return "evaluation", "file"
+        return ("demo", "render") if renders and not measured else ("evaluation", "file")
     if weak:
         return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
     for name in (*names, stem):

@@ -95,7 +95,7 @@ class Finder:
             frame = Frame(helper, parent=Frame(caller), call=site.call)
             action = self.resolver.argument(name, frame)
             stepped: t.Node | None = environment
-            root = t.dotted(environment).split(".")[0]
+            root = _root(environment)
             if isinstance(environment, t.Name):
                 given = self.resolver.argument(environment.id, frame)
                 stepped = given[0] if given is not None else None
@@ -196,7 +196,8 @@ class Finder:
             tag, content = message.items
             return content if isinstance(tag, t.Const) and tag.value == "step" else None
         answered = any(last_name(e.call.func) == "recv" for e in function.flow.calls)
-        return message if answered and _named_action(message) else None
+        named = isinstance(message, (t.Name, t.Attr, t.Sub)) and ACTION_NAME.match(last_name(message))
+        return message if answered and named else None
 
     @staticmethod
     def _action_argument(call: t.Call) -> t.Node | None:
@@ -434,6 +435,13 @@ class Finder:
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
+
+
+def _root(node: t.Node) -> str:
+    """The name that an expression such as `self.venvs[i]` begins with."""
+    while isinstance(node, (t.Attr, t.Sub)):
+        node = node.obj
+    return node.id if isinstance(node, t.Name) else ""
 
 
 def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:
