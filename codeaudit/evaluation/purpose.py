@@ -325,7 +325,10 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
         if region is not None and not any(x is region for x in context.loops):
             continue
         if acting and _mentions(value, acting) and not isinstance(target.index, t.Const):
-            if not any(_mentions(target.obj, {n}) for n in acting) and "act" in last_name(target.obj).lower():
+            holder = last_name(target.obj)
+            if any(_mentions(target.obj, {n}) for n in acting):
+                continue
+            if "act" in holder.lower() or words.BUFFER.search(holder):
                 return True, weak
     return False, weak
 

@@ -115,7 +115,17 @@ def _call(c: Converter, node: Any) -> t.Node:
     line, parts = _expression(c, node)
     end = c.line
     c.part(node.rpar)
-    return t.Call(line, parts["func"], tuple(parts["args"]), end)
+    return t.Call(line, _local(parts["func"]), tuple(parts["args"]), end)
+
+
+def _local(func: t.Node) -> t.Node:
+    """What ray's `Worker.options(…).remote(…)` calls: `Worker`, wherever it runs."""
+    if not isinstance(func, t.Attr) or func.name != "remote":
+        return func
+    called = func.obj
+    if isinstance(called, t.Call) and isinstance(called.func, t.Attr) and called.func.name == "options":
+        called = called.func.obj
+    return called if isinstance(called, (t.Name, t.Attr)) else func
 
 
 @_builds("Subscript")

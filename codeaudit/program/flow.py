@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from codeaudit.facts import tree as t
+from codeaudit.program.handed import handed_over
 
 Selector = tuple[int | str, ...]  # how a value is taken apart: tuple positions and keys, outermost first
 Guard = tuple[t.Node, bool]  # a condition, and whether it holds here
@@ -198,7 +199,8 @@ class _Builder:
         while stack:
             current = stack.pop()
             if isinstance(current, t.Call):
-                found.append(current)
+                made = handed_over(current)
+                found.extend([current] if made is None else [made, current])
             elif isinstance(current, t.Assign):  # a walrus
                 for target in current.targets:
                     self.bind(target, current.value, (), "assign", context, statement)
