@@ -16,7 +16,9 @@ CONTINUOUS = re.compile(
     re.I,
 )
 MODEL_BASED = re.compile(
-    r"(dreamer|planet|mbpo|muzero|pets|world_?model|td_?mpc|(^|[^a-z])mpc|simple_?world|slac|rssm|iris)", re.I
+    r"(dreamer|planet|mbpo|mu_?zero|alpha_?zero|(^|[^a-z])mcts|tree_?search|pets|"
+    r"world_?model|td_?mpc|(^|[^a-z])mpc|simple_?world|slac|rssm|iris)",
+    re.I,
 )
 OTHER = re.compile(
     r"((^|[^a-z])bc([^a-z]|$)|behaviou?r(al)?_?clon|decision_?transformer|(^|[^a-z])dt([^a-z]|$)|imitation|evolution|(^|[^a-z])es([^a-z]|$)|cem|dagger|scripted|heuristic|oracle)",

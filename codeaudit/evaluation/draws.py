@@ -82,6 +82,10 @@ class Tracer(Sinks):
         if isinstance(node, t.Sub):
             step = node.index.value if isinstance(node.index, t.Const) else "*"
             step = step if isinstance(step, (int, str)) else "*"
+            if isinstance(node.index, (t.Call, t.Name)):  # legal_actions[argmax(visits)]
+                chosen = [d for d in self._trace(node.index, (), frame, use, depth + 1) if d.rule != "network"]
+                if chosen:
+                    return chosen
             return self._trace(node.obj, (step, *selector), frame, use, depth + 1)
         if isinstance(node, t.Attr):
             return self._attribute(node, selector, frame, use, depth)

@@ -77,11 +77,14 @@ class Audit(Tools):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
-            switched = tuple(f for f in frames if says_measuring(f, self.evaluator)) if not use.updates else ()
-            if switched:
-                found.append(Found(rollout, replace(use, kind="evaluation", named="switch", resets=True), switched))
-                frames = tuple(f for f in frames if f not in switched)
-                use = replace(use, kind="training", named="switch")
+            if not use.updates and (use.kind == "training" or use.named in ("", "weak", "mode")):
+                said = {id(f): says_measuring(f, self.evaluator) for f in frames}
+                for verdict, kind in ((True, "evaluation"), (False, "training")):
+                    switched = tuple(f for f in frames if said[id(f)] is verdict)
+                    if switched and True in said.values():
+                        seen = replace(use, kind=kind, named="switch", resets=use.resets or verdict)
+                        found.append(Found(rollout, seen, switched))
+                        frames = tuple(f for f in frames if f not in switched)
             if not frames:
                 continue
             found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
@@ -300,6 +303,7 @@ class Audit(Tools):
     @staticmethod
     def _owners(chosen: Classified, function: Function) -> list[str]:
         owners = [*[d.dispatch for d in chosen.draws if d.dispatch], *chosen.owners]
+        owners += [n for n in (last_name(e.call.func) for e in function.flow.calls) if words.PLANNER.search(n)]
         if function.owner is not None:
             owners.append(function.owner.name)
         return owners

@@ -156,9 +156,9 @@ def _kind(
         return "demo", "condition"
     for name in names:
         if words.DEMO.search(name) and not learning:
-            # `play_episode` in a trainer plays a game; a demo script says so in its file or renders.
+            # `play_episode` in a trainer plays a game; a demo script says so in its file or always renders.
             if (
-                renders
+                _always_renders(function)
                 or words.DEMO.search(stem)
                 or not re.match(r"_*(play_|record|show)", name)
                 or words.says_evaluation(name)
@@ -274,6 +274,10 @@ def seen_from_callers(use: Use, frames: Sequence[Frame], resolver: Resolver) -> 
     ):
         return replace(use, kind="evaluation")
     return use
+
+
+def _always_renders(function: Function) -> bool:
+    return any(last_name(e.call.func) == "render" and not e.context.guards for e in function.flow.calls)
 
 
 def _nest(function: Function) -> list[Function]:

@@ -269,6 +269,8 @@ class Finder:
                 again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
             return
         if isinstance(node, t.Call):
+            if words.OTHER_PLAYER.search(last_name(node.func)):
+                return
             if self._selects(node, selector, function):
                 found.append(Selection(node, selector, context, guards, names))
                 return

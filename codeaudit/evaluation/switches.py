@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
+from codeaudit.program.index import last_name
 from codeaudit.program.values import Evaluator
 
 MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
@@ -12,11 +14,42 @@ LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_pha
 
 
 def says_measuring(frame: Frame, evaluator: Evaluator) -> bool | None:
-    """What the caller's switch says of this way into a function; None where there is no switch, or it isn't known."""
+    """What the nearest switch on the way into a function says; None where there is no switch, or it isn't known."""
+    current: Frame | None = frame
+    while current is not None:
+        said = _passed(current, evaluator)
+        if said is None:
+            said = _stood_under(current)
+        if said is not None:
+            return said
+        current = current.parent
+    return None
+
+
+def _wanted(name: str) -> bool | None:
+    """The value of a switch of this name that means a measurement; None for no switch."""
+    return True if MEASURING.match(name) else False if LEARNING.match(name) else None
+
+
+def _passed(frame: Frame, evaluator: Evaluator) -> bool | None:
     for parameter in frame.function.node.params:
-        wanted = True if MEASURING.match(parameter.name) else False if LEARNING.match(parameter.name) else None
+        wanted = _wanted(parameter.name)
         argument = evaluator.resolver.argument(parameter.name, frame) if wanted is not None else None
         known = evaluator.evaluate(*argument) if argument is not None else None
         if known is not None and isinstance(known.value, bool):
             return known.value is wanted
+    return None
+
+
+def _stood_under(frame: Frame) -> bool | None:
+    """`if test_mode:` around the call, in the function that calls."""
+    if frame.parent is None:
+        return None
+    event = next((e for e in frame.parent.function.flow.calls if e.call is frame.call), None)
+    for test, held in reversed(event.context.guards if event is not None else ()):
+        while isinstance(test, t.Unary) and test.op == "not":
+            test, held = test.value, not held
+        wanted = _wanted(last_name(test)) if isinstance(test, (t.Name, t.Attr)) else None
+        if wanted is not None:
+            return held is wanted
     return None

@@ -174,7 +174,7 @@ EVALUATION = re.compile(
 )
 EVALUATION_CAMEL = re.compile(r"(Eval|Test|Validat)")
 DEMO = re.compile(
-    r"(^|_|\b)(enjoy\w*|play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|(generate_)?replay(_video|_policy)?|make_gif|display)(_|$|\b)",
+    r"(^|_|\b)(enjoy\w*|(?<!self_)play|playing|playback|demo\w*|visuali[sz]\w*|render\w*|watch\w*|record\w*|video\w*|gif\w*|show\w*|viz\w*|animate\w*|(generate_)?replay(_video|_policy)?|make_gif|display)(_|$|\b)",
     re.I,
 )
 TRAINING = re.compile(
@@ -220,6 +220,8 @@ GAUSSIAN = {
     "normalvariate",
     "laplace",
 }
+PLANNER = re.compile(r"mcts|tree_?search|mppi", re.I)
+OTHER_PLAYER = re.compile(r"human|keyboard|teleop|gamepad|joystick|opponent", re.I)  # who acts there isn't the agent
 NOISE_NAME = re.compile(r"noise", re.I)
 EXPLORATION_NAME = re.compile(r"noise|expl", re.I)
 REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|episode_r)", re.I)

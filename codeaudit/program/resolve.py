@@ -290,9 +290,7 @@ class Resolver(Arguments, Attributes, Callers):
             return [v for item in values for v in self.types(item, where, depth + 1)]
         return self.types(node.obj, frame, depth + 1)
 
-    def _entries(
-        self, node: t.Node, frame: Frame, depth: int
-    ) -> tuple[list[tuple[t.Node | None, t.Node]], Frame]:
+    def _entries(self, node: t.Node, frame: Frame, depth: int) -> tuple[list[tuple[t.Node | None, t.Node]], Frame]:
         """The keys and values of a dict: as written out, and as filled in later, `REGISTRY["ppo"] = PPO`."""
         table, where = self.literal(node, frame, depth)
         entries = list(table.items) if isinstance(table, t.Map) else []
