@@ -61,7 +61,7 @@ class Finder:
     def rollouts(self, function: Function) -> list[Rollout]:
         """Every step of an environment in a function, with the selections of its action."""
         owner = function.owner
-        if owner is not None and self.is_environment_class(owner) and function.name != "__main__":
+        if owner is not None and self.is_environment_class(owner) and not _plays(function):
             return []
         found = []
         for event in function.flow.calls:
@@ -437,6 +437,12 @@ class Finder:
 
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
+
+
+def _plays(function: Function) -> bool:
+    """A method of an environment that is given a policy to play itself with."""
+    said = words.says_evaluation(function.name) or words.DEMO.search(function.name)
+    return bool(said) and any(p.name in ("policy", "agent", "model", "actor", "pi") for p in function.parameters)
 
 
 def _root(node: t.Node) -> str:

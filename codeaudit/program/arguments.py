@@ -43,10 +43,16 @@ class Arguments:
                 yield arg.value, frame.parent
 
     def _keyword_forwarded(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
-        """An argument that reaches the call through `**kwargs`."""
+        """An argument that reaches the call through `**kwargs`: the caller's own, or a dict written out there."""
         for _ in range(4):
             outer = frame.parent
-            if frame.call is None or outer is None or outer.call is None:
+            if frame.call is None or outer is None:
+                return None
+            for arg in frame.call.args:
+                written = _written(arg.value, outer, name) if arg.name == "**" else None
+                if written is not None:
+                    return written, outer
+            if outer.call is None:
                 return None
             taken = _star_parameter(outer.function, "**")
             if taken is None or not any(a.name == "**" and last_name(a.value) == taken.name for a in frame.call.args):
@@ -60,6 +66,18 @@ class Arguments:
     def passes_rest(self, frame: Frame) -> bool:
         """Whether the call that entered the frame passes `**something` or `*something`."""
         return frame.call is not None and any(a.name in ("*", "**") for a in frame.call.args)
+
+
+def _written(node: t.Node, frame: Frame, key: str) -> t.Node | None:
+    """The value under a key of a dict that stands here, or that a local name was last bound to."""
+    if isinstance(node, t.Name):
+        definitions = frame.function.flow.definitions.get(node.id, [])
+        node = definitions[-1].value if definitions and not definitions[-1].selector else node
+    if isinstance(node, t.Map):
+        return next((v for k, v in node.items if isinstance(k, t.Const) and k.value == key), None)
+    if isinstance(node, t.Call) and isinstance(node.func, t.Name) and node.func.id == "dict":
+        return next((a.value for a in node.args if a.name == key), None)
+    return None
 
 
 def _star_parameter(function: Function, kind: str) -> t.Param | None:
