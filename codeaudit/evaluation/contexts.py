@@ -32,13 +32,18 @@ def _contexts(function: Function, resolver: Resolver, height: int, below: tuple[
 
 def _entered(function: Function, site: CallSite, outer: Frame, resolver: Resolver) -> list[Frame]:
     frames: list[Frame] = []
-    for value in resolver.types(site.call.func, outer):
+    values = resolver.types(site.call.func, outer)
+    for value in values:
+        if isinstance(value, Instance) and resolver.method(value.info, "__call__") is function:
+            frames.append(Frame(function, parent=outer, call=site.call, receiver=value))
         if isinstance(value, FunctionValue):
             for actual in resolver.dispatched(value):
                 if actual.function is function:
                     frame = resolver.enter(actual, site.call, outer)
                     if frame is not None:
                         frames.append(frame)
+    if not frames and any(isinstance(v, FunctionValue) and v.receiver is outer.receiver for v in values):
+        return []  # `self.evaluate()` of an object whose class has another method there
     if not frames:
         receiver: Value | None = Instance(function.owner) if function.owner else None
         frames = [Frame(function, parent=outer, call=site.call, receiver=receiver)]

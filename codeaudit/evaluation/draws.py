@@ -96,7 +96,8 @@ class Tracer(Sinks):
         if isinstance(node, t.Unary):
             return self._trace(node.value, selector, frame, use, depth + 1)
         if isinstance(node, t.Comp):
-            return self._trace(node.element, selector, frame, use, depth + 1)
+            element = node.element.items[0][1] if isinstance(node.element, t.Map) else node.element
+            return self._trace(element, selector, frame, use, depth + 1)
         if isinstance(node, t.Star):
             return self._trace(node.value, selector, frame, use, depth + 1)
         if isinstance(node, t.Bool):

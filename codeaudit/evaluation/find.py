@@ -73,19 +73,19 @@ class Audit(Tools):
                 continue
             stepping = rollout.function  # the function, or one that hands the action to it
             use = use_of(rollout, rollouts, self.resolver)
-            if use.kind == "none" or self.is_dead(stepping):
+            if use.named == "unit test" or self.is_dead(stepping):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
-            if not use.updates and (use.kind == "training" or use.named in ("", "weak", "mode")):
-                said = {id(f): says_measuring(f, self.evaluator) for f in frames}
+            if not use.updates and (use.kind in ("training", "none") or use.named in ("", "weak", "mode")):
+                said = {id(f): says_measuring(f, self.evaluator, by_name=use.kind != "training") for f in frames}
                 for verdict, kind in ((True, "evaluation"), (False, "training")):
                     switched = tuple(f for f in frames if said[id(f)] is verdict)
                     if switched and True in said.values():
                         seen = replace(use, kind=kind, named="switch", resets=use.resets or verdict)
                         found.append(Found(rollout, seen, switched))
                         frames = tuple(f for f in frames if f not in switched)
-            if not frames:
+            if not frames or use.kind == "none":
                 continue
             found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
         return found

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.shapes import sets_spaces, step_pays
+from codeaudit.evaluation.shapes import one_of, root_name, sets_spaces, step_pays
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Context, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
@@ -95,7 +95,7 @@ class Finder:
             frame = Frame(helper, parent=Frame(caller), call=site.call)
             action = self.resolver.argument(name, frame)
             stepped: t.Node | None = environment
-            root = _root(environment)
+            root = root_name(environment)
             if isinstance(environment, t.Name):
                 given = self.resolver.argument(environment.id, frame)
                 stepped = given[0] if given is not None else None
@@ -124,7 +124,7 @@ class Finder:
 
     def looks_like_environment(self, node: t.Node, function: Function) -> bool:
         name = last_name(node)
-        if words.ENVIRONMENT.search(name):
+        if words.ENVIRONMENT.search(name) or words.ENVIRONMENT.search(last_name(one_of(node, function))):
             return True
         if isinstance(node, t.Sub):
             return self.looks_like_environment(node.obj, function)
@@ -339,7 +339,7 @@ class Finder:
             again(node.orelse, more=(*guards, (node.test, False)))
             return
         if isinstance(node, t.Comp):
-            again(node.element)
+            again(node.element.items[0][1] if isinstance(node.element, t.Map) else node.element)
             for _, iterable, _ in node.loops:
                 if not found:
                     again(iterable)
@@ -443,13 +443,6 @@ def _plays(function: Function) -> bool:
     """A method of an environment that is given a policy to play itself with."""
     said = words.says_evaluation(function.name) or words.DEMO.search(function.name)
     return bool(said) and any(p.name in ("policy", "agent", "model", "actor", "pi") for p in function.parameters)
-
-
-def _root(node: t.Node) -> str:
-    """The name that an expression such as `self.venvs[i]` begins with."""
-    while isinstance(node, (t.Attr, t.Sub)):
-        node = node.obj
-    return node.id if isinstance(node, t.Name) else ""
 
 
 def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:

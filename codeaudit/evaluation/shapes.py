@@ -71,3 +71,22 @@ def step_pays(info: ClassInfo) -> bool:
         )
         for e in step.flow.returns
     )
+
+
+def one_of(node: t.Node, function: Function) -> t.Node:
+    """What a local name is one of: `e` in `for e, a in zip(self.envs, actions)`."""
+    definitions = function.flow.definitions.get(node.id, []) if isinstance(node, t.Name) else []
+    if len(definitions) != 1 or definitions[0].kind != "loop":
+        return node
+    over, selector = definitions[0].value, [s for s in definitions[0].selector if s != "*"]
+    if isinstance(over, t.Call) and last_name(over.func) in ("zip", "enumerate") and selector:
+        at = selector[0] if last_name(over.func) == "zip" else 0
+        return over.args[at].value if isinstance(at, int) and at < len(over.args) else node
+    return over
+
+
+def root_name(node: t.Node) -> str:
+    """The name that an expression such as `self.venvs[i]` begins with."""
+    while isinstance(node, (t.Attr, t.Sub)):
+        node = node.obj
+    return node.id if isinstance(node, t.Name) else ""

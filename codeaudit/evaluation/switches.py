@@ -10,16 +10,23 @@ from codeaudit.program.index import last_name
 from codeaudit.program.values import Evaluator
 
 MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
+PART = r"(envs?|policy|agent|actor|driver|runner|collector|sampler|worker)"
+FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_{PART}$|{PART}_(eval|evaluation|test)$")
+FOR_LEARNING = re.compile(rf"(.*_)?(train|training)_{PART}$|{PART}_(train|training)$")
 LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode)?$")
 
 
-def says_measuring(frame: Frame, evaluator: Evaluator) -> bool | None:
-    """What the nearest switch on the way into a function says; None where there is no switch, or it isn't known."""
+def says_measuring(frame: Frame, evaluator: Evaluator, *, by_name: bool) -> bool | None:
+    """What the nearest switch on the way into a function says; None where there is no switch, or it isn't known.
+
+    `by_name` lets the names decide that callers give to objects and arguments, where there is no switch."""
     current: Frame | None = frame
     while current is not None:
         said = _passed(current, evaluator)
         if said is None:
             said = _stood_under(current)
+        if said is None and by_name:
+            said = _named(current)
         if said is not None:
             return said
         current = current.parent
@@ -53,3 +60,17 @@ def _stood_under(frame: Frame) -> bool | None:
         if wanted is not None:
             return held is wanted
     return None
+
+
+def _named(frame: Frame) -> bool | None:
+    """`eval_driver(eval_policy)`: what the caller calls the object and what it passes."""
+    if frame.call is None:
+        return None
+    names = [
+        last_name(n) for n in (frame.call.func, *[a.value for a in frame.call.args]) if isinstance(n, (t.Name, t.Attr))
+    ]
+    holder = frame.call.func.obj if isinstance(frame.call.func, t.Attr) else None
+    names += [last_name(holder)] if isinstance(holder, (t.Name, t.Attr)) else []
+    if any(FOR_MEASURING.match(n) for n in names):
+        return True
+    return False if any(FOR_LEARNING.match(n) for n in names) else None

@@ -271,7 +271,7 @@ def _comprehension(c: Converter, node: Any) -> t.Node:
 @_builds("DictComp")
 def _dict_comprehension(c: Converter, node: Any) -> t.Node:
     line, parts = _expression(c, node)
-    return t.Comp(line, t.Seq(line, (parts["key"], parts["value"])), tuple(parts["for_in"]))
+    return t.Comp(line, t.Map(line, ((parts["key"], parts["value"]),)), tuple(parts["for_in"]))
 
 
 @_builds("CompFor")

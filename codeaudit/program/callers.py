@@ -5,7 +5,7 @@ from __future__ import annotations
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import accepts
 from codeaudit.program.classes import Classes
-from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Value
+from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, Value
 from codeaudit.program.index import CallSite, Function
 
 
@@ -28,6 +28,9 @@ class Callers(Classes):
         names = [function.name]
         if function.name == "__init__" and function.owner is not None:
             names = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
+        elif function.name == "__call__" and function.owner is not None:
+            made = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
+            names = sorted({n for name in made for n in self.program.names_of_objects.get(name, ())})
         elif function.name in ("__call__", "forward"):
             names = []
         sites: list[CallSite] = []
@@ -57,6 +60,8 @@ class Callers(Classes):
                 # A call through a base class reaches the overrides.
                 return value.function.owner in self.mro(function.owner)
             return False
+        if isinstance(value, Instance):
+            return function.name == "__call__" and self.method(value.info, "__call__") is function
         if isinstance(value, ClassValue):
             return function.name == "__init__" and self.method(value.info, "__init__") is function
         return False

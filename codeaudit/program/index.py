@@ -214,6 +214,17 @@ class Program:
         return index
 
     @cached_property
+    def names_of_objects(self) -> dict[str, frozenset[str]]:
+        """The names that objects of a class are bound to where they are made: `driver = Driver(envs)`."""
+        index: dict[str, set[str]] = {}
+        for function in self.functions:
+            for dotted, definitions in function.flow.definitions.items():
+                for d in definitions:
+                    if isinstance(d.value, t.Call):
+                        index.setdefault(last_name(d.value.func), set()).add(dotted.rpartition(".")[2])
+        return {name: frozenset(bound) for name, bound in index.items()}
+
+    @cached_property
     def classes(self) -> list[ClassInfo]:
         seen: dict[int, ClassInfo] = {}
         for module in self.modules.values():
