@@ -137,6 +137,7 @@ class Tracer(Sinks):
         self, definitions: list[Definition], selector: Selector, frame: Frame, use: Context | None, depth: int
     ) -> list[Draw]:
         draws: list[Draw] = []
+        left_out = self._left_out(definitions, use, frame)
         for d, extra in reaching(definitions, use, lambda guard: self._feasible(guard, frame)):
             if d.kind == "augment":
                 more = self._trace(d.value, selector, frame, d.context, depth + 1)
@@ -145,7 +146,22 @@ class Tracer(Sinks):
                 continue
             more = self._trace(d.value, (*d.selector, *selector), frame, d.context, depth + 1)
             draws.extend(self._decided(x, extra, frame) for x in more)
-        return draws
+        return [replace(d, decisions=(*d.decisions, *left_out)) for d in draws] if left_out else draws
+
+    def _left_out(self, definitions: list[Definition], use: Context | None, frame: Frame) -> tuple[Decision, ...]:
+        """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero."""
+        decisions = []
+        for d in definitions if use is not None else ():
+            if use is None or d.context.order > use.order or not d.context.guards:
+                continue
+            guard = d.context.guards[-1]
+            if any(guard[0] is test for test, _ in use.guards) or self._feasible(guard, frame) is not False:
+                continue
+            origin = self.evaluator.holds(guard, frame)[1]
+            if origin is not None and self._noise(d.value, frame) is not None:
+                path = frame.function.module.path
+                decisions.append(Decision(path, guard[0].line, origin, "no noise is added"))
+        return tuple(decisions)
 
     def _attribute(self, node: t.Attr, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         if node.name in ("mode", "mean") and self._is_distribution(node.obj, frame):

@@ -32,7 +32,8 @@ class Known:
 
 
 def stronger(a: Origin, b: Origin) -> Origin:
-    return a if STRENGTH[a.kind] >= STRENGTH[b.kind] else b
+    """Whose choice a composed value is; of two literals, the one that was passed from farther away."""
+    return a if (STRENGTH[a.kind], len(a.trail)) >= (STRENGTH[b.kind], len(b.trail)) else b
 
 
 class Folding:
