@@ -122,7 +122,9 @@ class Tracer(Sinks):
             if function.parameter(node.id) is not None:
                 argument = self.resolver.argument(node.id, current)
                 if argument is not None:
-                    return self._trace(argument[0], selector, argument[1], None, depth + 1)
+                    given, where = argument  # as it was when the call was made
+                    at = where.function.flow.contexts.get(id(current.call)) if where is current.parent else None
+                    return self._trace(given, selector, where, at, depth + 1)
                 return []
             function = function.outer
             current = current.closure or (Frame(function) if function else None)

@@ -6,6 +6,7 @@ Only the function's own statements count; nested functions have a flow of their 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from codeaudit.facts import tree as t
 from codeaudit.program.handed import handed_over
@@ -67,6 +68,11 @@ class Flow:
     classes: list[t.Class] = field(default_factory=list)
     lambdas: list[t.Lambda] = field(default_factory=list)
     end: int = 0
+
+    @cached_property
+    def contexts(self) -> dict[int, Context]:
+        """Where each call stands, by its identity."""
+        return {id(event.call): event.context for event in self.calls}
 
 
 def flow_of(body: tuple[t.Node, ...]) -> Flow:
