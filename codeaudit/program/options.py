@@ -13,7 +13,7 @@ from codeaudit.program.index import Module, Program, last_name
 
 CONFIG_CLASS = re.compile(r"(args|arguments|config|cfg|params|options|settings|hparams|hyperparam\w*|flags)$", re.I)
 CONFIG_NAME = re.compile(
-    r"^_*(args?|arguments?|config\w*|conf|cfg|\w*_cfg|\w*_config|params|opts?|options|settings|hparams|hyper\w*|hps?|flags|"
+    r"^_*(args?|arguments?|config\w*|conf|cfg|\w*_cfg|\w*_config|params|parameters|opts?|options|settings|hparams|hyper\w*|hps?|flags|"
     r"default\w*|variant|kwargs|\w+_kwargs|\w+_params|parsed_args|cli_args|FLAGS|eval_args|train_args)$",
     re.I,
 )

@@ -391,17 +391,45 @@ class Evaluator(Folding):
     def _item(self, node: t.Sub, frame: Frame) -> Known | None:
         if not (isinstance(node.index, t.Const) and isinstance(node.index.value, str)):
             return None
-        literal, where = self.resolver.literal(node.obj, frame)
-        if isinstance(literal, t.Map):
+        entries: list[Known] = []
+        for literal, where in self._tables(node.obj, frame, 0):
             for key, value in literal.items:
                 if isinstance(key, t.Const) and key.value == node.index.value:
                     known = self.evaluate(value, where)
-                    if known and CONFIG_NAME.match(last_name(node.obj)):
-                        return Known(
-                            known.value, Origin("option", where.function.module.path, key.line, str(key.value))
-                        )
-                    return known
+                    if known is None:
+                        return None
+                    if CONFIG_NAME.match(last_name(node.obj)):
+                        line = key.line
+                        known = Known(known.value, Origin("option", where.function.module.path, line, str(key.value)))
+                    entries.append(known)
+        same = all(k.value == entries[0].value for k in entries)
+        if entries and (same or not any(isinstance(k.value, (bool, str)) for k in entries)):
+            return entries[0]  # of two tables of numbers, the one that is named first stands for both
+        if entries:
+            return None
         return self._option(node.index.value.replace("-", "_"), frame, owner=last_name(node.obj))
+
+    def _tables(self, node: t.Node, frame: Frame, depth: int) -> list[tuple[t.Map, Frame]]:
+        """The dicts written out for a name, through parameters and conditional choices."""
+        literal, where = self.resolver.literal(node, frame)
+        if isinstance(literal, t.Map):
+            return [(literal, where)]
+        if depth > 6:
+            return []
+        if isinstance(node, t.Cond):
+            return self._tables(node.body, frame, depth + 1) + self._tables(node.orelse, frame, depth + 1)
+        if isinstance(node, t.Name):
+            found = self.resolver.definitions(node.id, frame)
+            if found is None and frame.function.parameter(node.id) is not None:
+                argument = self.resolver.argument(node.id, frame)
+                return self._tables(*argument, depth + 1) if argument is not None else []
+            if found is None:
+                definitions, module = self.resolver.global_definitions(node.id, frame.function.module)
+                found = definitions, Frame(module.body)
+            return [
+                table for d in found[0][-1:] if not d.selector for table in self._tables(d.value, found[1], depth + 1)
+            ]
+        return []
 
     def _call(self, node: t.Call, frame: Frame, use: Context | None) -> Known | None:
         name = last_name(node.func)
