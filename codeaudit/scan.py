@@ -160,7 +160,9 @@ def read_facts(snapshot: Snapshot, store: Cache, workers: int, say: Progress) ->
     wanted = [e for e in snapshot.entries if is_read(e.path)]
     skipped = [Skipped(e.path, f"{e.size:,} bytes of generated code or data, over the limit of {size_limit(e.path):,}")
                for e in wanted if e.size > size_limit(e.path)]  # fmt: skip
-    wanted = [e for e in wanted if e.size <= size_limit(e.path)]
+    copies = {e.path for e in wanted if ".ipynb_checkpoints/" in e.path}
+    skipped += [Skipped(path, "a copy that Jupyter saved by itself") for path in sorted(copies)]
+    wanted = [e for e in wanted if e.size <= size_limit(e.path) and e.path not in copies]
     encoded: dict[str, bytes] = {}
     for entry in wanted:
         ready = store.get("facts", _fact_key(version, entry.path, entry.blob))

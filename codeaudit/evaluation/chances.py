@@ -101,16 +101,16 @@ class Chances:
         """The nodes of an expression and of the local definitions of the names in it, two steps deep."""
         out: list[tuple[t.Node, Frame]] = []
         queue = [(node, 0, use)]
-        seen: set[str] = set()
+        seen: set[int] = set()  # definitions, not names: `dist = dist * support`
         while queue:
             current, depth, at = queue.pop(0)
             for part in t.walk(current):
                 out.append((part, frame))
-                if isinstance(part, t.Name) and depth < 4 and part.id not in seen:
-                    seen.add(part.id)
+                if isinstance(part, t.Name) and depth < 4:
                     found = frame.function.flow.definitions.get(part.id)
-                    if found:
-                        for d, _ in reaching(found, at, lambda guard: self._feasible(guard, frame)):
+                    for d, _ in reaching(found, at, lambda guard: self._feasible(guard, frame)) if found else ():
+                        if id(d) not in seen:
+                            seen.add(id(d))
                             queue.append((d.value, depth + 1, d.context))
             if len(out) > 4000:
                 break

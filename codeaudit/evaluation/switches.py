@@ -10,6 +10,9 @@ from codeaudit.program.index import last_name
 from codeaudit.program.values import Evaluator
 
 MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
+GREEDY = re.compile(
+    r"(is_|use_)?(deterministic|greedy|mean_action|mean|mode|argmax)$"
+)  # nobody collects to learn like that
 PART = r"(envs?|policy|agent|actor|driver|runner|collector|sampler|worker)"
 FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_{PART}$|{PART}_(eval|evaluation|test)$")
 FOR_LEARNING = re.compile(rf"(.*_)?(train|training)_{PART}$|{PART}_(train|training)$")
@@ -40,11 +43,13 @@ def _wanted(name: str) -> bool | None:
 
 def _passed(frame: Frame, evaluator: Evaluator) -> bool | None:
     for parameter in frame.function.node.params:
-        wanted = _wanted(parameter.name)
+        greedy = GREEDY.match(parameter.name)
+        wanted = True if greedy else _wanted(parameter.name)
         argument = evaluator.resolver.argument(parameter.name, frame) if wanted is not None else None
         known = evaluator.evaluate(*argument) if argument is not None else None
         if known is not None and isinstance(known.value, bool):
-            return known.value is wanted
+            if known.value is wanted or not greedy:
+                return known.value is wanted
     return None
 
 

@@ -197,6 +197,11 @@ class _Builder:
             found = Definition(name, value, selector, kind, statement.line, context, statement)
             self.flow.definitions.setdefault(name, []).append(found)
 
+    def bound(self, name: str) -> t.Node | None:
+        """What a local name was last bound to, as far as the body has been read."""
+        found = self.flow.definitions.get(name)
+        return found[-1].value if found and not found[-1].selector else None
+
     def expression(self, node: t.Node, context: Context, statement: t.Node) -> None:
         # Calls are listed innermost first, as they run. Explicit stack: hostile nesting must not hit the
         # recursion limit.
@@ -205,7 +210,7 @@ class _Builder:
         while stack:
             current = stack.pop()
             if isinstance(current, t.Call):
-                made = handed_over(current)
+                made = handed_over(current, self.bound)
                 found.extend([current] if made is None else [made, current])
             elif isinstance(current, t.Assign):  # a walrus
                 for target in current.targets:
