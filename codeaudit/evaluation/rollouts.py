@@ -23,6 +23,7 @@ NOT_SELECTING = {  # calls that hand on what they hold
     "getkey", "readline", "loads", "load",
 }
 # fmt: on
+STEPPING = {"step", "act", "step_async", "env_step", "take_action", "step_env"}
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 
@@ -154,14 +155,12 @@ class Finder:
         if isinstance(func, t.Attr) and func.name == "send":
             sent = self._sent_action(call, function)
             return (func.obj, sent) if sent is not None else None
-        if not isinstance(func, t.Attr) or func.name not in (
-            "step",
-            "act",
-            "step_async",
-            "env_step",
-            "take_action",
-            "step_env",
-        ):
+        if not isinstance(func, t.Attr) or func.name not in STEPPING:
+            # `obs, state, reward, done, info = vmap_step(n)(key, state, action)`
+            unknown = "step" in last_name(func) and not isinstance(func, t.Attr)
+            if unknown and _pays(function, event) and not self._reaches_code(call, function):
+                action = next((a.value for a in call.args if _named_action(a.value)), None)
+                return (func, action) if action is not None else None
             return None
         action = self._action_argument(call)
         if action is None:
@@ -169,21 +168,7 @@ class Finder:
         if self.looks_like_environment(func.obj, function):
             # `env.act(obs)` of a policy named env doesn't exist; MinAtar and gym3 step by `act`.
             return func.obj, action
-        if func.name != "step":
-            return None
-        names = [
-            name
-            for name, ds in function.flow.definitions.items()
-            for d in ds
-            if d.statement is event.statement and d.kind == "assign" and d.value is call
-        ]
-        if (
-            len(names) >= 3
-            and any(words.REWARD.search(n) for n in names)
-            and any("done" in n or "term" in n for n in names)
-        ):
-            return func.obj, action
-        return None
+        return (func.obj, action) if func.name == "step" and _pays(function, event) else None
 
     @staticmethod
     def _sent_action(call: t.Call, function: Function) -> t.Node | None:
@@ -443,6 +428,18 @@ def _plays(function: Function) -> bool:
     """A method of an environment that is given a policy to play itself with."""
     said = words.says_evaluation(function.name) or words.DEMO.search(function.name)
     return bool(said) and any(p.name in ("policy", "agent", "model", "actor", "pi") for p in function.parameters)
+
+
+def _pays(function: Function, event: CallEvent) -> bool:
+    """Whether what comes back is taken apart into a reward and an end, among others."""
+    names = [
+        name
+        for name, definitions in function.flow.definitions.items()
+        for d in definitions
+        if d.statement is event.statement and d.kind == "assign" and d.value is event.call
+    ]
+    ends = any("done" in n or "term" in n for n in names)
+    return len(names) >= 3 and ends and any(words.REWARD.search(n) for n in names)
 
 
 def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:
