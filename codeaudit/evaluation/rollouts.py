@@ -210,7 +210,11 @@ class Finder:
         for s in found:
             if id(s.node) not in best or len(s.guards) < len(best[id(s.node)].guards):
                 best[id(s.node)] = s
-        return list(best.values())
+        # The first action of an episode, chosen before the loop, is a selection of its own where the same call is made.
+        loop = context.loops[-1] if context.loops else None
+        inside = [s for s in best.values() if any(x is loop for x in s.context.loops)]
+        names = {last_name(s.node) for s in inside}
+        return [s for s in best.values() if not inside or s in inside or last_name(s.node) in names]
 
     def _select(
         self,
@@ -403,7 +407,10 @@ class Finder:
         """A name such as `action` that an earlier call in this function gave its value to."""
         if not isinstance(node, t.Name) or not ACTION_NAME.match(node.id):
             return False
-        for d in function.flow.definitions.get(node.id, ()):
+        definitions = function.flow.definitions.get(node.id, ())
+        if len(definitions) > 1 and any(d.value is call for d in definitions):
+            return True  # action = without(action, index)
+        for d in definitions:
             if isinstance(d.value, t.Call) and d.value is not call and d.line <= call.line:
                 inner = d.value
                 if (
