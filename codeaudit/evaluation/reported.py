@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.purpose import LOGS
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
@@ -49,7 +48,7 @@ def report_site(function: Function, after: int, frame: Frame, results: frozenset
 def _around(function: Function, call: t.Call) -> Place | None:
     """A log that has the call in its arguments: `print("score", evaluate(policy))`."""
     for event in function.flow.calls:
-        if last_name(event.call.func) in LOGS and event.call is not call:
+        if last_name(event.call.func) in words.LOGS and event.call is not call:
             if any(part is call for a in event.call.args for part in t.walk(a)):
                 return Place(function.module.path, event.call.line)
     return None
@@ -62,7 +61,7 @@ def _logged(function: Function, after: int, names: frozenset[str], strict: bool)
     mentioning: list[CallEvent] = []
     rewarding: list[CallEvent] = []
     for event in function.flow.calls:
-        if event.context.order <= after or last_name(event.call.func) not in LOGS:
+        if event.context.order <= after or last_name(event.call.func) not in words.LOGS:
             continue
         reward = any(_is_reward(a.value) for a in event.call.args)
         parts = [p for a in event.call.args for p in t.walk(a)]

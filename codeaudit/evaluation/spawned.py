@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.purpose import LOGS, UNIT_TEST
+from codeaudit.evaluation.purpose import UNIT_TEST
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.tools import Tools
@@ -78,7 +78,7 @@ def _reads_a_score(audit: Tools, function: Function, after: int) -> bool:
     ]
     for holder, order in around:
         for event in holder.flow.calls:
-            if event.context.order > order and last_name(event.call.func) in (*LOGS, "append", "DataFrame"):
+            if event.context.order > order and last_name(event.call.func) in (*words.LOGS, "append", "DataFrame"):
                 if any(_is_score(p) for a in event.call.args for p in t.walk(a.value)):
                     return True
     return False

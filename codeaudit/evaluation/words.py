@@ -169,6 +169,18 @@ NO_UPDATE = re.compile(
     re.I,
 )
 
+# Where numbers are written down.
+# fmt: off
+LOGS = {
+    "print", "log", "info", "logkv", "add_scalar", "record", "write", "add_scalars", "logkv_mean", "log_metric",
+    "log_metrics", "report", "scalar", "debug", "warning", "log_scalar", "record_tabular", "writerow", "save",
+    "savetxt", "dump", "log_stat", "set_description", "append_row", "add", "record_mean", "log_tabular", "image",
+    "line", "update_stats", "push", "report_result", "summary", "update", "log_value", "write_scalars",
+    "scalar_summary", "put", "set_postfix", "send", "log_eval", "log_stats", "echo", "log_episode", "emit", "plot",
+    "savez", "to_csv", "format", "logging", "track",
+}
+# fmt: on
+
 EVALUATION = re.compile(
     r"(^|_|\b)(eval\w*|test\w*|validat\w*|score\w*|benchmark\w*|assess\w*|measure\w*)(_|$|\b)", re.I
 )

@@ -240,7 +240,9 @@ if __name__ == "__main__":
 def test_children_end_with_their_parent(program: str, number: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(PATIENCE)
-        head = f"from test_executor import announce_and_wait\naddress = {server.getsockname()!r}\n"
+        # Started in the background, a shell's children ignore Ctrl-C: this one shall not.
+        interruptible = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        head = f"from test_executor import announce_and_wait\naddress = {server.getsockname()!r}\n{interruptible}"
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
         parent = subprocess.Popen([sys.executable, "-c", head + program], env=environment, stderr=subprocess.PIPE)
         held = [accept(server), accept(server)]

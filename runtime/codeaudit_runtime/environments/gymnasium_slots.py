@@ -133,7 +133,9 @@ class GymnasiumSlots:
         cap = self._info.step_cap
         rewards: list[Any] = [0.0] * self._slots
         over: list[tuple[int, bool]] = []
-        for slot, action in zip(active.tolist(), actions, strict=True):
+        # Environments check a plain int faster than NumPy's, and take both alike.
+        plain = actions.tolist() if self._info.actions.kind == "discrete" else actions
+        for slot, action in zip(active.tolist(), plain, strict=True):
             observation, rewards[slot], terminated, cut, _ = environments[slot].step(action)
             lengths[slot] += 1
             if terminated or cut or lengths[slot] >= cap:
