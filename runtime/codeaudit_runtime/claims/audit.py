@@ -137,7 +137,7 @@ def audit_run(
 
     with open_executor(executor, workers) as pool:
         map_units(pool, restart_returns, tasks, on_done=keep)
-        unknown = [state for state in facts.audited if run.unit(f"{name}/result/{state.index}") is None]
+        unknown = [state for state in facts.audited if run.unit(_result_key(name, state)) is None]
         exact = json.loads(run.unit(f"{name}/exact") or b"{}")
         work = [
             StatisticsTask(
@@ -153,7 +153,7 @@ def audit_run(
             state_result,
             work,
             on_done=lambda index, result: run.save(
-                f"{name}/result/{unknown[index].index}", json.dumps(asdict(result)).encode()
+                _result_key(name, unknown[index]), json.dumps(asdict(result)).encode()
             ),
         )
 
@@ -194,6 +194,7 @@ def state_result(task: StatisticsTask) -> StateResult:
         snapshots=state.snapshots,
         returns=len(task.first),
         truth=truth,
+        truth_limit=size.limit,
         truth_low=size.low,
         truth_high=size.high,
         null_95=exists.null_95,
@@ -301,7 +302,7 @@ def results_of_run(run: RunDirectory, facts: RunFacts) -> list[StateResult]:
     """The results in the order of the audited states; UserError where one is missing."""
     results = []
     for state in facts.audited:
-        content = run.unit(f"{facts.name}/result/{state.index}")
+        content = run.unit(_result_key(facts.name, state))
         if content is None:
             raise UserError(f"{facts.name}: the audit is not finished", hint="run the same `codeaudit claims` again")
         fields = json.loads(content)
@@ -312,6 +313,10 @@ def results_of_run(run: RunDirectory, facts: RunFacts) -> list[StateResult]:
 def returns_of_state(run: RunDirectory, name: str, state: AuditedState, action: int) -> FloatArray:
     """The stored true returns of one state and action."""
     return _array(run, _returns_key(name, state, action))
+
+
+def _result_key(name: str, state: AuditedState) -> str:
+    return f"{name}/result-2/{state.index}"  # the number changes with the statistics: stored returns stay good
 
 
 def _returns_key(name: str, state: AuditedState, action: int) -> str:

@@ -43,7 +43,9 @@ def _sentences(summary: GameSummary, states: Sequence[StateResult], audit: Audit
         f"Resolution: {resolution.draws:,} draws and {resolution.states} states; the fewest trade-offs that could have "
         f"been confirmed at once is {resolution.smallest_existence}"
         + (f" (one would need {resolution.draws_for_one:,} draws)." if resolution.smallest_existence > 1 else "."),
-        f"{summary.refuted_bh} of {len(states)} claims are overstated also under Benjamini–Hochberg at {level:g}.",
+        f"{summary.refuted_bh} of {len(states)} claims are overstated also under Benjamini–Hochberg at {level:g}; the "
+        f"study's own bound, which refutes true claims where means tie, would call "
+        f"{sum(state.overstated_by_study for state in states)} overstated.",
         f"Correlation of claim and truth: Pearson {_number(summary.pearson)}, Spearman {_number(summary.spearman)}; "
         f"by run {', '.join(map(_number, summary.pearson_by_run))}.",
         f"A truth-blind head (claims dealt out anew) would overstate {_percent(null.mean)} of the top 2% "

@@ -58,7 +58,12 @@ def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
             {
                 **{key: value for key, value in asdict(summary).items() if key != "real"},
                 "states": [
-                    {**asdict(state), "real": real, "overstated": state.overstated}
+                    {
+                        **asdict(state),
+                        "real": real,
+                        "overstated": state.overstated,
+                        "overstated_by_study": state.overstated_by_study,
+                    }
                     for state, real in zip(states, summary.real, strict=True)
                 ],
             }

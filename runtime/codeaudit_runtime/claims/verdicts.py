@@ -23,6 +23,7 @@ NULL_HEADS = 1_000
 class StateResult:
     """One audited state: the claim, its truth from restarts, and what resampling says of both. Returns' units.
 
+    `truth_limit` is the upper limit of the magnitude verdict, `truth_low` and `truth_high` the study's percentiles.
     `aliasing` is None where it is undefined (deterministic dynamics, one snapshot, constant returns); `exact` is the
     answer key's excess where the environment has one.
     """
@@ -39,6 +40,7 @@ class StateResult:
     snapshots: int
     returns: int
     truth: float
+    truth_limit: float
     truth_low: float
     truth_high: float
     null_95: float
@@ -52,8 +54,17 @@ class StateResult:
 
     @property
     def overstated(self) -> bool:
-        """The magnitude verdict: the claim is above the 97.5th percentile of the truth's bootstrap."""
-        return self.claim > self.truth_high + (1e-6 if self.deterministic else 0.0)
+        """The magnitude verdict: the claim is above what the truth can be, with 97.5% confidence."""
+        return self.claim > self.truth_limit + self.tolerance
+
+    @property
+    def overstated_by_study(self) -> bool:
+        """The study's own verdict: the claim is above the 97.5th percentile of the bootstrap of Δ."""
+        return self.claim > self.truth_high + self.tolerance
+
+    @property
+    def tolerance(self) -> float:
+        return 1e-6 if self.deterministic else 0.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +176,7 @@ def null_head(states: Sequence[StateResult], seed: int) -> NullHead:
     for run in sorted({state.run for state in states}):
         own = [state for state in states if state.run == run]
         claims = np.array([state.claim for state in own])
-        limits = np.array([state.truth_high + (1e-6 if state.deterministic else 0.0) for state in own])
+        limits = np.array([state.truth_limit + state.tolerance for state in own])
         top = np.array([state.stratum in TOP_STRATA for state in own])
         observed += int((claims > limits)[top].sum())
         total += int(top.sum())
