@@ -1,20 +1,28 @@
 """Where work units run: this process, local processes, or a cluster. It knows nothing about the work.
 
 One seam, the standard `concurrent.futures.Executor`. Units are pure and carry their own seeds, so where they run
-doesn't change what they give.
+doesn't change what they give. A cluster is Dask's: queues, scheduling and a unit's second try are its affair.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import pickle
 import signal
+import socket
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from codeaudit import __version__
 from codeaudit.errors import UserError
 from codeaudit.isolation import Crash, run_isolated
 from codeaudit.text import printable
@@ -24,7 +32,9 @@ __all__ = ["Crash", "InProcessExecutor", "map_units", "open_executor", "run_isol
 T = TypeVar("T")
 R = TypeVar("R")
 
-_IN_FLIGHT = 256  # units handed over before the first must come back
+_IN_FLIGHT = 2048  # units handed over before the first must come back; far more than a cluster has workers
+_ANSWERS = 10.0  # seconds in which a scheduler must answer
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class InProcessExecutor(Executor):
@@ -82,24 +92,25 @@ def map_units(
     """
     results: dict[int, R] = {}
     pending: dict[Future[R], int] = {}
+    finished: SimpleQueue[Future[R]] = SimpleQueue()
 
-    def take(done: Iterable[Future[R]]) -> None:
-        for future in done:
-            index = pending.pop(future)
-            results[index] = future.result()
-            if on_done is not None:
-                on_done(index, results[index])
+    def take(*, patient: bool) -> None:
+        future = finished.get(patient)
+        index = pending.pop(future)
+        results[index] = future.result()
+        if on_done is not None:
+            on_done(index, results[index])
 
     try:
         for index, unit in enumerate(units):
             future = executor.submit(function, unit)
             pending[future] = index
-            if future.done():  # computed here: what `on_done` saves must not wait for the units after it
-                take([future])
-            elif len(pending) == _IN_FLIGHT:
-                take(wait(pending, return_when=FIRST_COMPLETED).done)
+            future.add_done_callback(finished.put)
+            with suppress(Empty):  # what is done is handed over at once: a kill must not lose it
+                while True:
+                    take(patient=len(pending) >= _IN_FLIGHT)
         while pending:
-            take(wait(pending, return_when=FIRST_COMPLETED).done)
+            take(patient=True)
     except BrokenExecutor:
         raise UserError("a worker process died", hint="it may have run out of memory: use fewer --workers") from None
     finally:
@@ -110,7 +121,7 @@ def map_units(
 
 def _settle() -> None:
     """A worker computes with one thread, dies quietly of Ctrl-C, and doesn't outlive its parent."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    for name in _THREADS:
         os.environ[name] = "1"
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = parent_process()
@@ -126,15 +137,79 @@ def _end_with(sentinel: int) -> None:
 @contextmanager
 def _dask_executor(spec: str) -> Iterator[Executor]:
     try:
-        from distributed import Client  # type: ignore[import-not-found,unused-ignore]
+        from distributed import Client, KilledWorker  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise UserError("a cluster needs Dask", hint="pip install 'rl-codeaudit[cluster]'") from None
-    address = "tcp://" + spec.removeprefix("dask://")
+    shown = printable(spec)
+    for logger in ("distributed", "distributed.client"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)  # what goes wrong is said here, once
+    host, _, port = spec.removeprefix("dask://").rpartition(":")
     try:
-        client = Client(address, timeout="30s")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{printable(spec)}: no Dask scheduler answers ({printable(str(error))})") from None
+        # Dask would try a closed port again and again, and tell of it in the background.
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS).close()
+        client = Client(f"tcp://{host}:{port}", timeout=_ANSWERS)
+    except (OSError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{shown}: no Dask scheduler answers ({printable(str(error))})", hint="is `dask scheduler` running there?"
+        ) from None
     try:
-        yield client.get_executor(pure=False)
+        yield _ClusterExecutor(client.get_executor(pure=False))
+    except KilledWorker:
+        raise UserError(
+            f"{shown}: several workers died of one unit", hint="they may have run out of memory: see the workers' logs"
+        ) from None
+    except CancelledError:
+        raise UserError(
+            f"{shown}: the scheduler went away", hint="start it again, then run the same command: finished work is kept"
+        ) from None
     finally:
-        client.close()
+        client.close(timeout=5)
+
+
+class _ClusterExecutor(Executor):
+    """Dask's executor, whose workers run each unit as a local process would: alone, with one thread, in our folder."""
+
+    def __init__(self, dask: Executor) -> None:
+        self._dask = dask
+        self._folder = str(Path.cwd())
+
+    def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
+        # Bytes, so that the scheduler needs nothing that only units import.
+        work = pickle.dumps((fn, args, kwargs), pickle.HIGHEST_PROTOCOL)
+        return self._dask.submit(_at_worker, _Parcel(__version__, sys.version_info[:2], self._folder, work))
+
+
+@dataclass(frozen=True)
+class _Parcel:
+    """One unit on its way to a cluster's worker, and what must be the same there."""
+
+    version: str
+    python: tuple[int, int]
+    folder: str
+    work: bytes
+
+
+_ALONE = threading.Lock()
+
+
+def _at_worker(parcel: _Parcel) -> Any:
+    """Run a unit in a worker of a cluster. Its threads take turns: units share what a process keeps between them."""
+    here, there = (__version__, sys.version_info[:2]), (parcel.version, parcel.python)
+    if here != there:
+        ours, theirs = (f"codeaudit {tool} on Python {major}.{minor}" for tool, (major, minor) in (here, there))
+        raise UserError(f"a worker runs {ours}, this command {theirs}", hint="install the same on every worker")
+    with _ALONE:
+        for name in _THREADS:
+            os.environ[name] = "1"
+        before = Path.cwd()
+        with suppress(OSError):  # without a shared disk a relative path is told as not found
+            os.chdir(parcel.folder)
+        try:
+            function, args, kwargs = pickle.loads(parcel.work)
+            return function(*args, **kwargs)
+        except ImportError as error:
+            raise UserError(
+                f"a worker lacks a library ({printable(str(error))})", hint="install the same extras on every worker"
+            ) from None
+        finally:
+            os.chdir(before)
