@@ -18,12 +18,13 @@ from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.rollouts import Rollout, Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.spawned import spawned_sites
-from codeaudit.evaluation.switches import says_measuring
+from codeaudit.evaluation.switches import Names, says_measuring
 from codeaudit.evaluation.tools import Found, Tools
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
+NO_MEASUREMENT = ("unit test", "a learned model", "a planner's own search")
 MAX_GUESSES = 5  # classes that a method's name may mean before listing them says nothing
 
 
@@ -73,12 +74,13 @@ class Audit(Tools):
                 continue
             stepping = rollout.function  # the function, or one that hands the action to it
             use = use_of(rollout, rollouts, self.resolver)
-            if use.named == "unit test" or self.is_dead(stepping):
+            if use.named in NO_MEASUREMENT or self.is_dead(stepping):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
             if not use.updates and (use.kind in ("training", "none") or use.named in ("", "weak", "mode")):
-                said = {id(f): says_measuring(f, self.evaluator, by_name=use.kind != "training") for f in frames}
+                names: Names = "objects" if use.kind != "training" else "callers" if use.named == "data" else "none"
+                said = {id(f): says_measuring(f, self.evaluator, names) for f in frames}
                 for verdict, kind in ((True, "evaluation"), (False, "training")):
                     switched = tuple(f for f in frames if said[id(f)] is verdict)
                     if switched and True in said.values():

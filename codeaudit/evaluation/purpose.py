@@ -87,8 +87,12 @@ def _kind(
         function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"
     ):
         return "none", "unit test"
+    if words.LEARNED_MODEL.search(last_name(rollout.environment)):
+        return "none", "a learned model"
     names = [f.name for f in _nest(function) if f.name != "<module>"]
     classes = [f.owner.name for f in _nest(function) if f.owner is not None]
+    if any(words.LOOKS_AHEAD.search(name) for name in classes):
+        return "none", "a planner's own search"
     if (
         not learning
         and (renders or not measured)

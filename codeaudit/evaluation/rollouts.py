@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.shapes import one_of, root_name, sets_spaces, step_pays
+from codeaudit.evaluation.shapes import method_of, one_of, root_name, sets_spaces, step_pays
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Context, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
@@ -100,7 +100,7 @@ class Finder:
             if isinstance(environment, t.Name):
                 given = self.resolver.argument(environment.id, frame)
                 stepped = given[0] if given is not None else None
-            elif root != helper.self_name or caller.owner is None or root != caller.self_name:
+            elif root != helper.self_name or root != method_of(caller).self_name:
                 stepped = None
             if action is None or stepped is None:
                 continue
@@ -445,6 +445,12 @@ def _pays(function: Function, event: CallEvent) -> bool:
         for d in definitions
         if d.statement is event.statement and d.kind == "assign" and d.value is event.call
     ]
+    if len(names) == 1:  # `state = step(state, action)`, whose `state.reward` is read
+        return any(
+            isinstance(p, t.Attr) and p.name == "reward" and t.dotted(p.obj) == names[0]
+            for statement in function.node.body
+            for p in t.walk(statement)
+        )
     ends = any("done" in n or "term" in n for n in names)
     return len(names) >= 3 and ends and any(words.REWARD.search(n) for n in names)
 

@@ -90,3 +90,10 @@ def root_name(node: t.Node) -> str:
     while isinstance(node, (t.Attr, t.Sub)):
         node = node.obj
     return node.id if isinstance(node, t.Name) else ""
+
+
+def method_of(function: Function) -> Function:
+    """The method that a nested function stands in; the function itself where it stands in none."""
+    while function.owner is None and function.outer is not None:
+        function = function.outer
+    return function

@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import last_name
 from codeaudit.program.values import Evaluator
 
+Names = Literal["objects", "callers", "none"]
+
 MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
 GREEDY = re.compile(
     r"(is_|use_)?(deterministic|greedy|mean_action|mean|mode|argmax)$"
 )  # nobody collects to learn like that
+EVALUATES = re.compile(r"_*(eval|evaluate|evaluation)(_(?!.*train)|$)")
 PART = r"(envs?|policy|agent|actor|driver|runner|collector|sampler|worker)"
 FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_{PART}$|{PART}_(eval|evaluation|test)$")
 FOR_LEARNING = re.compile(rf"(.*_)?(train|training)_{PART}$|{PART}_(train|training)$")
 LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode)?$")
 
 
-def says_measuring(frame: Frame, evaluator: Evaluator, *, by_name: bool) -> bool | None:
+def says_measuring(frame: Frame, evaluator: Evaluator, names: Names) -> bool | None:
     """What the nearest switch on the way into a function says; None where there is no switch, or it isn't known.
 
-    `by_name` lets the names decide that callers give to objects and arguments, where there is no switch."""
+    Where there is none, names may decide: those that callers give to objects and arguments, or the callers' own."""
     current: Frame | None = frame
     while current is not None:
         said = _passed(current, evaluator)
         if said is None:
             said = _stood_under(current)
-        if said is None and by_name:
+        if said is None and names == "callers" and current.parent is not None:
+            said = True if EVALUATES.match(current.parent.function.name) else None
+        if said is None and names == "objects":
             said = _named(current)
         if said is not None:
             return said

@@ -111,7 +111,7 @@ NETWORK = re.compile(
 POLICY_CALL = re.compile(
     r"^(_*)(act|acts|action|actions|actor|policy|pi|predict|step|forward|call|select\w*|choose\w*|get_\w*act\w*|"
     r"take_action|best_action|greedy\w*|exploit|explore|sample_action\w*|compute_\w*action\w*|infer\w*|eval_step|"
-    r"act_\w+|\w*_act|\w*_action|\w*_actions|\w*policy\w*|agent|model|net|actor\w*|q_network|apply_fn|apply|"
+    r"act_\w+|\w*_act|\w*_actions?|actions?_\w+|\w*policy\w*|agent|model|net|actor\w*|q_network|apply_fn|apply|"
     r"pick_\w+|sample\w*|evaluate_act\w*|run|draw_action|decide|play|controller|\w*_net|online_net|target_net|dqn|ac|"
     r"get_best\w*|predict_action|inference\w*|policy_fn|select|act_fn|e_greedy\w*|epsilon_greedy\w*)$",
     re.I,
@@ -232,6 +232,8 @@ GAUSSIAN = {
     "normalvariate",
     "laplace",
 }
+LEARNED_MODEL = re.compile(r"(^|_)(fake|model|imagin\w*|dream\w*|learned)_?env", re.I)  # stepping it measures nothing
+LOOKS_AHEAD = re.compile(r"MCTS|TreeSearch|Planner(?!Agent)|LookAhead")  # classes that step copies to decide
 PLANNER = re.compile(r"mcts|tree_?search|mppi", re.I)
 OTHER_PLAYER = re.compile(r"human|keyboard|teleop|gamepad|joystick|opponent", re.I)  # who acts there isn't the agent
 NOISE_NAME = re.compile(r"noise", re.I)
