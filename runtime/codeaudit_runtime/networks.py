@@ -6,7 +6,8 @@ import itertools
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -169,33 +170,89 @@ def nature_cnn(tensors: Tensors, prefix: str, head: str) -> Network:
     return apply
 
 
-def impala_cnn(tensors: Tensors, blocks: int, head: str) -> Network:
+@dataclass(frozen=True)
+class ImageNetwork:
+    """A network that also says what its hidden layers put out: named, after each relu, in order; the last is the
+    result."""
+
+    outputs: Callable[[Tensor], Iterator[tuple[str, Tensor]]]
+
+    def __call__(self, values: Tensor) -> Tensor:
+        for _, last in self.outputs(values):
+            values = last
+        return values
+
+
+def convolution(tensors: Tensors, name: str, padding: int = 1) -> Network:
+    weight = tensors.take(f"{name}.weight", 4).contiguous(memory_format=torch.channels_last)
+    bias = tensors.take(f"{name}.bias", 1)
+    return lambda values: functional.conv2d(values, weight, bias, padding=padding)
+
+
+class _ImpalaBlock:
+    """Convolution, max-pool, two residual sub-blocks."""
+
+    def __init__(self, tensors: Tensors, name: str) -> None:
+        self.name = name
+        self.first = convolution(tensors, f"{name}.conv")
+        self.residuals = [
+            (convolution(tensors, f"{name}.res{r}.conv0"), convolution(tensors, f"{name}.res{r}.conv1")) for r in (0, 1)
+        ]
+
+    def __call__(self, values: Tensor) -> Generator[tuple[str, Tensor], None, tuple[Tensor, Tensor]]:
+        """Yields hidden outputs, returns the block's own, after and before the relu."""
+        values = functional.max_pool2d(self.first(values), kernel_size=3, stride=2, padding=1)
+        shown = torch.relu(values)
+        yield f"{self.name}.conv", shown
+        for index, (inner, outer) in enumerate(self.residuals):
+            hidden = torch.relu(inner(shown))
+            yield f"{self.name}.res{index}.conv0", hidden
+            values = values + outer(hidden)
+            shown = torch.relu(values)
+            yield f"{self.name}.res{index}", shown
+        return shown, values
+
+
+def impala_cnn(tensors: Tensors, blocks: int, head: str) -> ImageNetwork:
     """The IMPALA network (Espeholt et al. 2018) without normalisation; images N × H × W × 3 in uint8."""
-
-    def convolution(name: str) -> Network:
-        weight = tensors.take(f"{name}.weight", 4).contiguous(memory_format=torch.channels_last)
-        bias = tensors.take(f"{name}.bias", 1)
-        return lambda values: functional.conv2d(values, weight, bias, padding=1)
-
-    stages = [
-        (
-            convolution(f"blocks.{block}.conv"),
-            [
-                (convolution(f"blocks.{block}.res{r}.conv0"), convolution(f"blocks.{block}.res{r}.conv1"))
-                for r in (0, 1)
-            ],
-        )
-        for block in range(blocks)
-    ]
+    stages = [_ImpalaBlock(tensors, f"blocks.{block}") for block in range(blocks)]
     dense = linear_layer(tensors, head)
 
-    def apply(values: Tensor) -> Tensor:
-        values = scaled_image(values).permute(0, 3, 1, 2)  # a view: channels last in memory already
-        for first, residuals in stages:
-            values = functional.max_pool2d(first(values), kernel_size=3, stride=2, padding=1)
-            for inner, outer in residuals:
-                values = values + outer(torch.relu(inner(torch.relu(values))))
+    def outputs(images: Tensor) -> Iterator[tuple[str, Tensor]]:
+        values = scaled_image(images).permute(0, 3, 1, 2)  # a view: channels last in memory already
+        shown = values
+        for stage in stages:
+            shown, values = yield from stage(values)
         # The recipe flattens channels first; `contiguous` undoes the channels-last layout before that.
-        return torch.relu(functional.linear(torch.relu(values).contiguous().flatten(1), *dense))
+        yield head, torch.relu(functional.linear(shown.contiguous().flatten(1), *dense))
 
-    return apply
+    return ImageNetwork(outputs)
+
+
+FPN_CELLS = 4  # rows and columns of a pooled pyramid level
+
+
+def fpn_cnn(tensors: Tensors, blocks: int, head: str) -> ImageNetwork:
+    """A feature pyramid (Lin et al. 2017) on the blocks of `impala_cnn`, its smoothed levels pooled to 4 × 4 and
+    joined, the finest first; images N × H × W × 3 in uint8."""
+    stages = [_ImpalaBlock(tensors, f"blocks.{block}") for block in range(blocks)]
+    laterals = [convolution(tensors, f"lateral.{block}", padding=0) for block in range(blocks)]
+    smooths = [convolution(tensors, f"smooth.{block}") for block in range(blocks)]
+    dense = linear_layer(tensors, head)
+
+    def outputs(images: Tensor) -> Iterator[tuple[str, Tensor]]:
+        values = scaled_image(images).permute(0, 3, 1, 2)
+        shown, scales = values, []
+        for stage in stages:
+            shown, values = yield from stage(values)
+            scales.append(shown)
+        level, pooled = None, []
+        for index in reversed(range(blocks)):
+            side = laterals[index](scales[index])
+            level = side if level is None else side + functional.interpolate(level, scale_factor=2.0, mode="nearest")
+            smoothed = torch.relu(smooths[index](level))
+            yield f"smooth.{index}", smoothed
+            pooled.append(functional.adaptive_avg_pool2d(smoothed, FPN_CELLS).contiguous().flatten(1))
+        yield head, torch.relu(functional.linear(torch.cat(pooled[::-1], dim=1), *dense))
+
+    return ImageNetwork(outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from codeaudit_runtime.networks import ImageNetwork
 from codeaudit_runtime.policies import Policy
 from codeaudit_runtime.spaces import ObservationSpec
 
@@ -23,3 +24,4 @@ class Checkpoint:
     state_dependent_noise: bool = False  # gSDE
     noise_period: int = -1  # gSDE: steps between two draws of the matrix in training; -1: once a roll-out
     notes: tuple[str, ...] = field(default=())
+    trunk: ImageNetwork | None = None  # what the heads read, where the network shows its layers

@@ -12,10 +12,12 @@ from codeaudit_runtime.checkpoints.archive import tensors_from_bytes
 from codeaudit_runtime.checkpoints.checkpoint import Checkpoint
 from codeaudit_runtime.networks import (
     ACTIVATIONS,
+    ImageNetwork,
     Network,
     Tensors,
     chain,
     flat,
+    fpn_cnn,
     impala_cnn,
     linear_layer,
     mlp,
@@ -41,12 +43,23 @@ def _inputs(tensors: Tensors, name: str) -> ObservationSpec:
 
 def procgen_impala_ppo(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha256: str) -> Checkpoint:
     """IMPALA network with heads `actor` and `critic` over a `fc` layer; uint8 images N × 64 × 64 × 3."""
+    return _procgen_ppo(tensors, impala_cnn, format_, sha256)
+
+
+def procgen_fpn_ppo(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha256: str) -> Checkpoint:
+    """The same with a feature pyramid (layers `lateral.N`, `smooth.N`) between the blocks and `fc`."""
+    return _procgen_ppo(tensors, fpn_cnn, format_, sha256)
+
+
+def _procgen_ppo(
+    tensors: Tensors, encoder: Callable[[Tensors, int, str], ImageNetwork], format_: str, sha256: str
+) -> Checkpoint:
     blocks = 0
     while tensors.has(f"blocks.{blocks}.conv.weight"):
         blocks += 1
     if not blocks:
         raise UserError(f"{tensors.where}: no convolution blocks", hint="the network is not one that is known here")
-    trunk = impala_cnn(tensors, blocks, "fc")
+    trunk = encoder(tensors, blocks, "fc")
     weight, bias = linear_layer(tensors, "actor")
     tensors.ignore("critic.")
     tensors.refuse_leftovers()
@@ -62,6 +75,7 @@ def procgen_impala_ppo(tensors: Tensors, metadata: Mapping[str, str], format_: s
         policy=NetworkPolicy(actions, chain(trunk, actor), _categorical),
         observation=ObservationSpec((64, 64, 3), "uint8"),
         discount=0.999,
+        trunk=trunk,
     )
 
 
@@ -138,6 +152,7 @@ def _plain_mlp(activation: str) -> Builder:
 
 ARCHITECTURES: Mapping[str, Builder] = {
     "procgen-impala-ppo": procgen_impala_ppo,
+    "procgen-fpn-ppo": procgen_fpn_ppo,
     "cleanrl-ppo": cleanrl_ppo,
     "cleanrl-ppo-continuous": cleanrl_ppo_continuous,
     "cleanrl-dqn": cleanrl_dqn,
@@ -158,7 +173,7 @@ def architecture_from_names(tensors: Tensors) -> str:
     ):
         return "cleanrl-ppo"
     if tensors.has("blocks.0.conv.weight"):
-        return "procgen-impala-ppo"
+        return "procgen-fpn-ppo" if tensors.has("lateral.0.weight") else "procgen-impala-ppo"
     if tensors.has("network.0.weight"):
         return "cleanrl-dqn"
     raise UserError(
