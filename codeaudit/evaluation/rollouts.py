@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.shapes import method_of, one_of, root_name, sets_spaces, step_pays
+from codeaudit.evaluation.shapes import bound, method_of, one_of, pays, plays, root_name, sets_spaces, step_pays
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Context, Selector
 from codeaudit.program.frames import Frame, FunctionValue, Instance, Library
@@ -62,7 +62,7 @@ class Finder:
     def rollouts(self, function: Function) -> list[Rollout]:
         """Every step of an environment in a function, with the selections of its action."""
         owner = function.owner
-        if owner is not None and self.is_environment_class(owner) and not _plays(function):
+        if owner is not None and self.is_environment_class(owner) and not plays(function):
             return []
         found = []
         for event in function.flow.calls:
@@ -83,7 +83,7 @@ class Finder:
                 order = event.context.order
                 received = (e for e in function.flow.calls if last_name(e.call.func) == "recv")
                 answer = next((e for e in received if e.context.order > order), event)
-            found.append(Rollout(function, event, environment, action, selections, _bound(function, answer)))
+            found.append(Rollout(function, event, environment, action, selections, bound(function, answer)))
         return found
 
     def _through_helper(self, helper: Function, environment: t.Node, name: str) -> list[Rollout]:
@@ -100,12 +100,16 @@ class Finder:
             if isinstance(environment, t.Name):
                 given = self.resolver.argument(environment.id, frame)
                 stepped = given[0] if given is not None else None
-            elif root != helper.self_name or root != method_of(caller).self_name:
+            elif root != helper.self_name:
                 stepped = None
+            elif root != method_of(caller).self_name:  # manager.batch_step(action), with the environment in the manager
+                stepped = None
+                if isinstance(environment, t.Attr) and isinstance(site.call.func, t.Attr):
+                    stepped = self.resolver.keep(t.Attr(environment.line, site.call.func.obj, environment.name))
             if action is None or stepped is None:
                 continue
             selections = tuple(self.selections(action[0], site.event.context, caller))
-            found.append(Rollout(caller, site.event, stepped, action[0], selections, _bound(caller, site.event)))
+            found.append(Rollout(caller, site.event, stepped, action[0], selections, bound(caller, site.event)))
         return found
 
     # --- environments -----------------------------------------------------------------------------------------------
@@ -158,7 +162,7 @@ class Finder:
         if not isinstance(func, t.Attr) or func.name not in STEPPING:
             # `obs, state, reward, done, info = vmap_step(n)(key, state, action)`
             unknown = "step" in last_name(func) and not isinstance(func, t.Attr)
-            if unknown and _pays(function, event) and not self._reaches_code(call, function):
+            if unknown and pays(function, event) and not self._enters_helper(call, function):
                 action = next((a.value for a in call.args if _named_action(a.value)), None)
                 return (func, action) if action is not None else None
             return None
@@ -168,7 +172,7 @@ class Finder:
         if self.looks_like_environment(func.obj, function):
             # `env.act(obs)` of a policy named env doesn't exist; MinAtar and gym3 step by `act`.
             return func.obj, action
-        return (func.obj, action) if func.name == "step" and _pays(function, event) else None
+        return (func.obj, action) if func.name == "step" and pays(function, event) else None
 
     @staticmethod
     def _sent_action(call: t.Call, function: Function) -> t.Node | None:
@@ -427,42 +431,13 @@ class Finder:
         telling = words.POLICY_METHOD.search(name) or words.NETWORK.search(name) or name in words.SAMPLES | words.MODES
         return bool(telling) and self._selects(node, (), function)
 
+    def _enters_helper(self, call: t.Call, function: Function) -> bool:
+        """Whether a call enters a function of the program that isn't an environment's own."""
+        entered = (v.function for v in self.resolver.targets(call, Frame(function)) if isinstance(v, FunctionValue))
+        return any(f.owner is None or not self.is_environment_class(f.owner) for f in entered)
+
     def _reaches_code(self, call: t.Call, function: Function) -> bool:
         return any(isinstance(v, FunctionValue) for v in self.resolver.targets(call, Frame(function)))
-
-
-def _plays(function: Function) -> bool:
-    """A method of an environment that is given a policy to play itself with."""
-    said = words.says_evaluation(function.name) or words.DEMO.search(function.name)
-    return bool(said) and any(p.name in ("policy", "agent", "model", "actor", "pi") for p in function.parameters)
-
-
-def _pays(function: Function, event: CallEvent) -> bool:
-    """Whether what comes back is taken apart into a reward and an end, among others."""
-    names = [
-        name
-        for name, definitions in function.flow.definitions.items()
-        for d in definitions
-        if d.statement is event.statement and d.kind == "assign" and d.value is event.call
-    ]
-    if len(names) == 1:  # `state = step(state, action)`, whose `state.reward` is read
-        return any(
-            isinstance(p, t.Attr) and p.name == "reward" and t.dotted(p.obj) == names[0]
-            for statement in function.node.body
-            for p in t.walk(statement)
-        )
-    ends = any("done" in n or "term" in n for n in names)
-    return len(names) >= 3 and ends and any(words.REWARD.search(n) for n in names)
-
-
-def _bound(function: Function, event: CallEvent) -> tuple[str, ...]:
-    """The local names that a statement binds."""
-    return tuple(
-        name
-        for name, definitions in function.flow.definitions.items()
-        for d in definitions
-        if d.statement is event.statement and d.kind == "assign"
-    )
 
 
 def _named_action(node: t.Node) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codeaudit.evaluation import words
 from codeaudit.facts import tree as t
-from codeaudit.program.flow import Context, Definition
+from codeaudit.program.flow import CallEvent, Context, Definition
 from codeaudit.program.frames import Frame, Library
 from codeaudit.program.index import ClassInfo, Function, last_name
 
@@ -97,3 +97,37 @@ def method_of(function: Function) -> Function:
     while function.owner is None and function.outer is not None:
         function = function.outer
     return function
+
+
+def pays(function: Function, event: CallEvent) -> bool:
+    """Whether what comes back is taken apart into a reward and an end, among others."""
+    names = [
+        name
+        for name, definitions in function.flow.definitions.items()
+        for d in definitions
+        if d.statement is event.statement and d.kind == "assign" and d.value is event.call
+    ]
+    if len(names) == 1:  # `state = step(state, action)`, whose `state.reward` is read
+        return any(
+            isinstance(p, t.Attr) and p.name == "reward" and t.dotted(p.obj) == names[0]
+            for statement in function.node.body
+            for p in t.walk(statement)
+        )
+    ends = any("done" in n or "term" in n for n in names)
+    return len(names) >= 3 and ends and any(words.REWARD.search(n) for n in names)
+
+
+def bound(function: Function, event: CallEvent) -> tuple[str, ...]:
+    """The local names that a statement binds."""
+    return tuple(
+        name
+        for name, definitions in function.flow.definitions.items()
+        for d in definitions
+        if d.statement is event.statement and d.kind == "assign"
+    )
+
+
+def plays(function: Function) -> bool:
+    """A method of an environment that is given a policy to play itself with."""
+    said = words.says_evaluation(function.name) or words.DEMO.search(function.name)
+    return bool(said) and any(p.name in ("policy", "agent", "model", "actor", "pi") for p in function.parameters)

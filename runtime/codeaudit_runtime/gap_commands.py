@@ -43,11 +43,13 @@ from codeaudit_runtime.gap_run import (
     measured_screens,
     run_files,
 )
+from codeaudit_runtime.in_loop_run import measured_in_loop, training_run
 from codeaudit_runtime.plan import Plan, plan_from_file
 from codeaudit_runtime.progress import unit_progress
 from codeaudit_runtime.published_curves import final_runs, readings
 from codeaudit_runtime.rendering import procgen_tables as tables
 from codeaudit_runtime.rendering.grids import write_grids
+from codeaudit_runtime.rendering.in_loop_tables import in_loop_grid
 from codeaudit_runtime.rendering.json_report import finite, plan_fields
 from codeaudit_runtime.statistics import estimate_from_values
 
@@ -94,6 +96,12 @@ def gap(
     loops: Annotated[
         bool, typer.Option("--loops", help="Also what breaks ties and loops: epsilon 0.01 and 0.05, merged argmax.")
     ] = False,
+    in_loop: Annotated[
+        bool, typer.Option("--in-loop", help="RUNS are folders: the log's running mean against fixed checkpoints.")
+    ] = False,
+    checkpoints: Annotated[
+        int, typer.Option("--checkpoints", min=0, help="With --in-loop: at most so many, evenly spread (0: all).")
+    ] = 0,
     references: ReferencesOption = False,
     content: Annotated[
         bool, typer.Option("--content/--no-content", help="Compare the level sets by content (ProcGen).")
@@ -110,6 +118,23 @@ def gap(
 ) -> int:
     """Generalization gaps of one or more runs, sampled and greedy, read against the floor on the same draws."""
     sets = _sets(levels)
+    if in_loop:
+        folders = [training_run(path, env, architecture, checkpoints) for path in runs]
+        fixed = _plan(plan, draws, episodes, seed)
+        subject = " ".join(sorted(one.files.sha256 for folder in folders for one in folder.checkpoints.values()))
+        run, changes = _opened(out, "gap --in-loop", subject, fixed)
+        with unit_progress(quiet) as progress:
+            options = campaign.Options(workers or _all_cores(), executor, progress)
+            found, rows = measured_in_loop(folders, sets, fixed, run, options)
+        report = {
+            "schema": "codeaudit.in-loop/1",
+            **plan_fields(fixed, changes, campaign.versions()),
+            "runs": [finite(asdict(one)) for one in found],
+        }
+        if out is not None:
+            campaign.keep_results(out, rows, finite(report), "in-loop.json")
+        _render([in_loop_grid(one) for one in found], "In-loop against fixed", report, format_, output, quiet)
+        return 0
     if len(sets) < 2:
         raise UserError("a gap needs two level sets", hint="--levels train=0:200 --levels heldout=1000:100")
     rules = tuple(dict.fromkeys((*STUDY_RULES, *(LOOP_RULES if loops else ()), *map(rule_from_text, rule or []))))
@@ -126,8 +151,7 @@ def gap(
         "games": [_game_json(one) for one in reports],
     }
     if out is not None:
-        rows = [part for one in reports for part in one.rows]
-        campaign.keep_results(out, rows, finite(report), "gap.json")
+        campaign.keep_results(out, [part for one in reports for part in one.rows], finite(report), "gap.json")
     grids = [grid for one in reports for grid in tables.gap_grids(one)]
     _render(grids, "Generalization gaps", report, format_, output, quiet)
     return 0
