@@ -26,6 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WALL = 3.0  # a child may wait this many times longer than it may compute
+_MEMORY = 4 << 30  # bytes that a child may take beyond those that it starts with
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,23 @@ def run_isolated(
     """(index of the unit, result or `Crash`), in the order in which units finish: sort by index where order matters.
 
     A child serves many units and is replaced only after it died. `timeout` is in seconds of a unit's computing time (so
-    that a busy machine doesn't change results); one that computes nothing is ended after three times as long. Children
-    end with the generator, whatever ends it, and soon after their parent is killed. Where this process has several
-    threads it can't fork: then `function` must be importable by its name and the units picklable.
+    that a busy machine doesn't change results); one that computes nothing is ended after three times as long. Memory is
+    bounded too. A unit whose child was killed from outside is tried once more, for that says nothing about the unit.
+    Children end with the generator, whatever ends it, and soon after their parent is killed. Where this process has
+    several threads it can't fork: then `function` must be importable by its name and the units picklable.
     """
     start = _forking(function, units, timeout) if _may_fork() else _starting(function, units, timeout)
     busy: dict[Connection, tuple[_Child, int]] = {}
-    waiting = iter(range(len(units)))
+    fresh = iter(range(len(units)))
+    again: list[int] = []
+    killed: set[int] = set()
+
+    def following() -> int | None:
+        return again.pop() if again else next(fresh, None)
+
     try:
         while True:
-            while len(busy) < max(1, workers) and (index := next(waiting, None)) is not None:
+            while len(busy) < max(1, workers) and (index := following()) is not None:
                 child = start(list(busy))
                 busy[child.pipe] = child, index
                 child.send(index)
@@ -59,13 +67,18 @@ def run_isolated(
             for pipe in wait(list(busy)):
                 assert isinstance(pipe, Connection)
                 child, index = busy.pop(pipe)
-                result, alive = child.receive(timeout)
-                following = next(waiting, None) if alive else None
-                if following is None:
+                result, exitcode = child.receive(timeout)
+                if exitcode == -signal.SIGKILL and index not in killed:
+                    killed.add(index)
+                    again.append(index)
+                    child.end()
+                    continue
+                chosen = following() if exitcode is None else None
+                if chosen is None:
                     child.end()
                 else:
-                    busy[pipe] = child, following
-                    child.send(following)
+                    busy[pipe] = child, chosen
+                    child.send(chosen)
                 yield index, result
     finally:
         for child, _ in busy.values():
@@ -91,13 +104,14 @@ class _Child:
         with suppress(OSError):  # a child that died is noticed when its answer is awaited
             self.pipe.send(self.message(index))
 
-    def receive(self, timeout: float) -> tuple[Any, bool]:
-        """The answer, and whether the child can go on."""
+    def receive(self, timeout: float) -> tuple[Any, int | None]:
+        """The answer, and how the child ended where it did."""
         try:
-            return self.pipe.recv(), True
+            return self.pipe.recv(), None
         except (EOFError, OSError):
             self.process.join()
-            return Crash(_cause(self.process.exitcode or 0, timeout)), False
+            exitcode = self.process.exitcode or 0
+            return Crash(_cause(exitcode, timeout)), exitcode
 
     def end(self) -> None:
         self.process.kill()
@@ -108,6 +122,8 @@ class _Child:
 def _cause(exitcode: int, timeout: float) -> str:
     if exitcode in (-signal.SIGPROF, -signal.SIGALRM):
         return f"it took longer than {timeout:g} s"
+    if exitcode == -signal.SIGKILL:
+        return "its process was killed twice; the machine may be short of memory"
     if exitcode < 0:
         return f"it ended the interpreter ({signal.Signals(-exitcode).name})"
     return f"it ended the interpreter (exit code {exitcode})"
@@ -203,8 +219,19 @@ def _settle() -> None:
     for number in (signal.SIGPROF, signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _bound_memory()
     faulthandler.disable()
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     sys.stdout = sys.stderr = os.fdopen(nowhere, "w")  # the inherited ones may hold text, or write elsewhere
+
+
+def _bound_memory() -> None:
+    """So that a hostile unit fails by itself, and alike on every machine, before the machine ends something else."""
+    with suppress(OSError, ValueError):  # elsewhere than on Linux there is no such file, and no bound
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * resource.getpagesize() + _MEMORY
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        if hard == resource.RLIM_INFINITY or most < hard:
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -124,10 +124,21 @@ def misbehave(how: str) -> object:
         os.write(2, b"noise")
     if how == "large":
         return "x" * 5_000_000
+    if how == "devour":
+        return len(bytearray(8 << 30))
+    if how == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how.startswith("/"):  # killed from outside, once
+        try:
+            Path(how).unlink()
+        except FileNotFoundError:
+            return "alive"
+        os.kill(os.getpid(), signal.SIGKILL)
     return how.upper()
 
 
 HOW = ["a", "segfault", "b", "exit", "hang", "c", "raise", "leave", "wait", "recurse", "unpicklable", "print", "large"]
+HOW += ["devour", "killed"]
 
 
 @pytest.fixture(params=["forked", "fresh"])
@@ -158,10 +169,23 @@ def test_what_goes_wrong_in_a_unit_costs_that_unit(workers: int, capfd: pytest.C
         "leave": "SystemExit: bye",
         "recurse": "RecursionError: maximum recursion depth exceeded",
         "unpicklable": "TypeError: cannot pickle '_thread.lock' object",
+        "devour": "MemoryError",
+        "killed": "its process was killed twice; the machine may be short of memory",
     }
     good = {HOW[index]: result for index, result in results.items() if not isinstance(result, Crash)}
     assert good == {"a": "A", "b": "B", "c": "C", "print": "PRINT", "large": "x" * 5_000_000}
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("several_threads")
+def test_a_unit_whose_process_is_killed_from_outside_is_tried_again(tmp_path: Path) -> None:
+    marks = [tmp_path / "first", tmp_path / "second"]
+    for mark in marks:
+        mark.touch()
+    units = ["a", *map(str, marks), "b"]
+    results = dict(run_isolated(misbehave, units, workers=2, timeout=PATIENCE))
+    assert results == {0: "A", 1: "alive", 2: "alive", 3: "B"}
+    assert not any(mark.exists() for mark in marks)
 
 
 @pytest.mark.usefixtures("several_threads")
