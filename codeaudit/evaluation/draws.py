@@ -245,8 +245,10 @@ class Tracer(Sinks):
         return False
 
     def _operation(self, node: t.Op, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
-        left = self._trace(node.left, selector, frame, use, depth + 1)
-        right = self._trace(node.right, selector, frame, use, depth + 1)
+        left, right = (
+            [] if words.SCALE.search(last_name(side)) else self._trace(side, selector, frame, use, depth + 1)
+            for side in (node.left, node.right)
+        )
         if node.op in ("+", "-"):
             for other in (node.right, node.left):
                 noise = self._noise(other, frame)

@@ -236,6 +236,7 @@ LEARNED_MODEL = re.compile(r"(^|_)(fake|model|imagin\w*|dream\w*|learned)_?env",
 LOOKS_AHEAD = re.compile(r"MCTS|TreeSearch|Planner(?!Agent)|LookAhead")  # classes that step copies to decide
 PLANNER = re.compile(r"mcts|tree_?search|mppi", re.I)
 OTHER_PLAYER = re.compile(r"human|keyboard|teleop|gamepad|joystick|opponent", re.I)  # who acts there isn't the agent
+SCALE = re.compile(r"(^|_)(limit|scale|high|low|max|min|bound|range)(_|$)", re.I)  # what an action is multiplied with
 NOISE_NAME = re.compile(r"noise", re.I)
 EXPLORATION_NAME = re.compile(r"noise|expl", re.I)
 REWARD = re.compile(r"(reward|rew|return|score|ret$|^r$|^rs$|success|^G$|ep_r|episode_r)", re.I)
