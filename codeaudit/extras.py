@@ -39,6 +39,7 @@ KNOWN: dict[str, str] = {
     "actions": "Which ProcGen actions do the same thing?",
     "floors": "Floors of several games in one table, beside published ones.",
     "curves": "Published ProcGen learning curves read against the floor.",
+    "similarity": "Are two encoders alike on one batch? And a control of what such numbers cannot say.",
     "variation": "How far apart are runs of the same recipe? Learning curves in, min-max IPR and plots out.",
 }
 

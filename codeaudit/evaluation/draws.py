@@ -147,6 +147,9 @@ class Tracer(Sinks):
                     return draws + [self._decided(x, extra, frame) for x in more]
                 continue
             more = self._trace(d.value, (*d.selector, *selector), frame, d.context, depth + 1)
+            if extra and isinstance(d.value, (t.Name, t.Attr)):  # `if deterministic: action = mean`: chosen here
+                path = frame.function.module.path
+                more = [replace(x, file=path, line=d.line) if x.rule == "network" else x for x in more]
             draws.extend(self._decided(x, extra, frame) for x in more)
         return [replace(d, decisions=(*d.decisions, *left_out)) for d in draws] if left_out else draws
 

@@ -45,6 +45,7 @@ _CONFIG = """[core]
 _ID = re.compile(r"[0-9a-f]{40}")
 _REF_NAME = re.compile(r"refs/[^\x00-\x20\x7f~^:?*\[\\]+")
 _LARGEST_METADATA = 64 << 20
+_ROOM, _FILES = 8 << 20, 1000  # bytes and files that a view may need: refs, links to packs
 _STALE = 24 * 3600.0  # seconds after which a scratch folder belongs to nobody
 
 
@@ -149,16 +150,14 @@ def origin_url(repository: Repository, scratch: Path, timeout: float) -> str:
 
 
 def usable_scratch(cache: Path) -> Path:
-    """A folder for scratch files: in the cache, or, where that may not be written, among the temporary files."""
+    """A folder for scratch files: in the cache, or, where that can't be written, among the temporary files."""
     scratch = cache_area(cache, "scratch")
-    try:
+    with suppress(OSError):
         scratch.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        writable = False
-    else:
-        writable = os.access(scratch, os.W_OK)
-    if writable:
-        return scratch.absolute()
+        disk = os.statvfs(scratch)
+        room = disk.f_bavail * disk.f_frsize >= _ROOM and (disk.f_files == 0 or disk.f_favail >= _FILES)
+        if room and os.access(scratch, os.W_OK):
+            return scratch.absolute()
     return _scratch_among_temporary_files()
 
 

@@ -25,6 +25,7 @@ from codeaudit.program.frames import (
 )
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, last_name
 from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
+from codeaudit.program.reaching import live
 
 Made = TypeVar("Made", bound=t.Node)
 
@@ -122,7 +123,7 @@ class Resolver(Arguments, Attributes, Callers):
             current = current.closure or (Frame(function) if function is not None else None)
         return None
 
-    def _name(self, name: str, frame: Frame, depth: int) -> list[Value]:
+    def _name(self, name: str, frame: Frame, depth: int, line: int) -> list[Value]:
         function: Function | None = frame.function
         current: Frame | None = frame
         while function is not None and current is not None:
@@ -132,6 +133,7 @@ class Resolver(Arguments, Attributes, Callers):
                 return [Instance(function.owner)] if function.owner else []
             found = function.flow.definitions.get(name)
             if found:
+                found = live(found, line) if current is frame else found
                 values = unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
                 if values or function.parameter(name) is None:
                     return values
@@ -254,7 +256,7 @@ class Resolver(Arguments, Attributes, Callers):
 
     def _types_of(self, node: t.Node, frame: Frame, depth: int) -> list[Value]:
         if isinstance(node, t.Name):
-            return self._name(node.id, frame, depth)
+            return self._name(node.id, frame, depth, node.line)
         if isinstance(node, t.Attr):
             return self._attribute(node, frame, depth)
         if isinstance(node, t.Call):

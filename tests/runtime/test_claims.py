@@ -14,10 +14,10 @@ pytest.importorskip("torch", reason="the runtime extra is not installed")
 
 import jsonschema
 from codeaudit_runtime.claims.gaps import (
+    claim_from_probabilities,
     claim_from_quantiles,
     excess_of_samples,
     excess_of_weighted,
-    quantile_average,
 )
 from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices
 from codeaudit_runtime.claims.verdicts import (
@@ -62,9 +62,15 @@ def test_weighted_and_equal_weight_excess_agree() -> None:
     assert excess_of_weighted(x, weights, y, weights) == pytest.approx(excess_of_samples(x, y))
 
 
-def test_an_ensemble_is_averaged_at_equal_levels() -> None:
-    members = np.array([[[2.0, 0.0]], [[4.0, 6.0]]])
-    assert quantile_average(members).tolist() == [[2.0, 4.0]]
+def test_a_categorical_claim_is_that_of_its_cdfs() -> None:
+    support = np.linspace(-3, 5, 51)
+    laws = rng(4).dirichlet(np.ones(51), 3)
+    claim = claim_from_probabilities(support, laws)
+    assert laws[claim.first] @ support == max(laws @ support)
+    assert claim.excess == pytest.approx(excess_of_weighted(support, laws[claim.first], support, laws[claim.second]))
+    assert claim.w1 == pytest.approx(
+        stats.wasserstein_distance(support, support, laws[claim.first], laws[claim.second])
+    )
 
 
 def test_sorted_indices_are_draws_with_replacement() -> None:

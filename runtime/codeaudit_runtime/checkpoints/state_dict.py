@@ -25,6 +25,8 @@ from codeaudit_runtime.networks import (
 )
 from codeaudit_runtime.policies import ActionValues, Categorical, Gaussian, Head, NetworkPolicy
 from codeaudit_runtime.spaces import ActionSpec, ObservationSpec
+from codeaudit_runtime.train.agents import agent_from_tensors
+from codeaudit_runtime.train.networks import FORMAT
 
 Builder = Callable[[Tensors, Mapping[str, str], str, str], Checkpoint]
 
@@ -130,6 +132,15 @@ def cleanrl_dqn(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha
     return Checkpoint("cleanrl", "dqn", sha256, policy, observation, value_based=True)
 
 
+def return_agent(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha256: str) -> Checkpoint:
+    """An agent of `codeaudit train distributional`; its header says the rest."""
+    agent = agent_from_tensors(tensors, metadata, tensors.where)
+    policy = NetworkPolicy(ActionSpec("discrete", agent.actions), agent.values, _values)
+    return Checkpoint(
+        format_, agent.algorithm, sha256, policy, agent.observation, value_based=True, discount=agent.discount
+    )
+
+
 def _plain_mlp(activation: str) -> Builder:
     def build(tensors: Tensors, metadata: Mapping[str, str], format_: str, sha256: str) -> Checkpoint:
         prefixes = {name.rsplit(".", 2)[0] for name in tensors.names() if name.count(".") >= 2}
@@ -156,6 +167,7 @@ ARCHITECTURES: Mapping[str, Builder] = {
     "cleanrl-ppo": cleanrl_ppo,
     "cleanrl-ppo-continuous": cleanrl_ppo_continuous,
     "cleanrl-dqn": cleanrl_dqn,
+    FORMAT: return_agent,
     "mlp-tanh": _plain_mlp("Tanh"),
     "mlp-relu": _plain_mlp("ReLU"),
 }

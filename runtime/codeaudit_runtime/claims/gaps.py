@@ -45,6 +45,19 @@ def claim_from_quantiles(quantiles_AQ: FloatArray) -> Claim:
     return Claim(first, second, _excess(w1, gap), w1, gap, _excess(paired, gap), crossed)
 
 
+def claim_from_probabilities(support_K: FloatArray, probabilities_AK: FloatArray) -> Claim:
+    """The claim of a categorical head, by CDFs. Its atoms cannot cross, and there is no index pairing."""
+    support = np.asarray(support_K, dtype=np.float64)
+    laws = np.asarray(probabilities_AK, dtype=np.float64)
+    if len(laws) < 2:
+        raise ValueError("a claim compares two actions")
+    laws = laws / laws.sum(axis=1, keepdims=True)
+    first, second = np.argsort(-(laws @ support), kind="stable")[:2].tolist()
+    difference = np.cumsum(laws[first] - laws[second])[:-1] * np.diff(support)
+    w1, gap = float(np.abs(difference).sum()), abs(float(difference.sum()))
+    return Claim(first, second, _excess(w1, gap), w1, gap, _excess(w1, gap), False)
+
+
 def excess_of_samples(x: FloatArray, y: FloatArray) -> float:
     """Δ of two samples of one size, in any order."""
     if len(x) != len(y):
@@ -59,12 +72,6 @@ def excess_of_weighted(values_x: FloatArray, p_x: FloatArray, values_y: FloatArr
     order = np.argsort(support, kind="stable")
     difference = np.cumsum(weights[order])[:-1] * np.diff(support[order])
     return _excess(float(np.abs(difference).sum()), abs(float(difference.sum())))
-
-
-def quantile_average(members_MAQ: FloatArray) -> FloatArray:
-    """The quantiles (A × Q) of an ensemble: each member's atoms sorted, then averaged at equal levels."""
-    result: FloatArray = np.sort(members_MAQ, axis=-1).mean(axis=0)
-    return result
 
 
 def _w1_and_gap(x_sorted: FloatArray, y_sorted: FloatArray) -> tuple[float, float]:

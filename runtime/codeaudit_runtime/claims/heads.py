@@ -1,4 +1,4 @@
-"""A return-distribution head as one function: observations in, quantiles out. Not for claims about them."""
+"""A return-distribution head as one function: observations in, return laws out. Not for claims about them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from codeaudit.text import printable
 from codeaudit_runtime.checkpoints import checkpoint_from_bytes
 from codeaudit_runtime.checkpoints.safetensors_file import header_metadata
 from codeaudit_runtime.checkpoints.source import bytes_of_file, verified_bytes
+from codeaudit_runtime.claims.gaps import Claim, claim_from_probabilities, claim_from_quantiles
 from codeaudit_runtime.networks import Tensors
 from codeaudit_runtime.policies import NetworkPolicy
 from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
-from codeaudit_runtime.train.networks import FORMAT, Members, NetworkShape
+from codeaudit_runtime.train.agents import agent_from_tensors, values_of_laws
+from codeaudit_runtime.train.networks import FORMAT
 
 BATCH = 2_048
 
 
 @dataclass(frozen=True)
 class ReturnHead:
-    """`network` maps observations (N × …) to quantiles (N × actions × Q), not sorted."""
+    """`network` maps observations (N × …) to N × actions × K: quantiles, not sorted, or probabilities on `support`."""
 
     sha256: str
     algorithm: str
@@ -37,20 +39,34 @@ class ReturnHead:
     discount: float
     actions: int
     network: Callable[[Tensor], Tensor]
+    support: Tensor | None = None
+    risk: float | None = None  # acts by the CVaR at this level, else by the mean
 
-    def quantiles_NAQ(self, observations: AnyArray) -> FloatArray:
+    def laws_NAK(self, observations: AnyArray) -> FloatArray:
         with torch.inference_mode():
-            parts = [
-                self.network(torch.from_numpy(np.ascontiguousarray(observations[start : start + BATCH]))).numpy()
-                for start in range(0, len(observations), BATCH)
-            ]
-        result: FloatArray = np.concatenate(parts)
+            parts = [self._laws(observations[start : start + BATCH]) for start in range(0, len(observations), BATCH)]
+        result: FloatArray = torch.cat(parts).numpy()
         return result
+
+    def claims(self, observations: AnyArray) -> list[Claim]:
+        """The claim of each observation."""
+        laws = self.laws_NAK(observations)
+        if self.support is None:
+            return [claim_from_quantiles(one) for one in laws]
+        return [claim_from_probabilities(self.support.numpy(), one) for one in laws]
 
     def act(self, observations: AnyArray) -> IntArray:
-        """The audited policy: greedy in the mean of the quantiles."""
-        result: IntArray = self.quantiles_NAQ(observations).mean(axis=2).argmax(axis=1)
+        """The audited policy: greedy in the mean, or in the CVaR where the agent was trained so."""
+        with torch.inference_mode():
+            parts = [
+                values_of_laws(self._laws(observations[start : start + BATCH]), self.support, self.risk).argmax(dim=1)
+                for start in range(0, len(observations), BATCH)
+            ]
+        result: IntArray = torch.cat(parts).numpy()
         return result
+
+    def _laws(self, observations: AnyArray) -> Tensor:
+        return self.network(torch.from_numpy(np.ascontiguousarray(observations)))
 
 
 @lru_cache(maxsize=8)
@@ -85,26 +101,13 @@ def head_from_file(path: str, environment: str = "", sha256: str = "") -> Return
 def _own_head(content: bytes, digest: str, environment: str, shown: str) -> ReturnHead:
     facts = header_metadata(content, shown)
     if facts.get("format") != FORMAT:
-        raise UserError(f"{shown}: no quantile agent of `codeaudit train distributional`")
+        raise UserError(f"{shown}: no agent of `codeaudit train distributional`")
     try:
-        observation = tuple(int(size) for size in facts["observation"].split(","))
-        shape = NetworkShape(observation, int(facts["actions"]), int(facts["quantiles"]))
-        discount, layers = float(facts["discount"]), shape.layers()
-        name = environment or facts["environment"]
         tensors = Tensors(load(content), shown)
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{shown}: its header is broken ({printable(str(error))})", hint="train it again") from None
-    except (SafetensorError, TypeError) as error:
+    except (SafetensorError, TypeError, ValueError) as error:
         raise UserError(f"{shown}: the tensors cannot be read ({error})", hint="fetch the file again") from None
-    for layer, (inputs, outputs) in layers.items():  # before memory is taken for what the header claims
-        for part, rows in (("weight", inputs), ("bias", 1)):
-            if tuple(tensors.take(f"{layer}.{part}", 2).shape) != (rows, outputs):
-                raise UserError(f"{shown}: {layer}.{part} has another shape than its header says")
-    tensors.refuse_leftovers()
-    network = Members(shape, 1)
-    for parameter, value in network.parameters.items():
-        value[0] = tensors.take(parameter)
+    agent = agent_from_tensors(tensors, facts, shown)
+    name = environment or agent.environment
     return ReturnHead(
-        digest, facts.get("algorithm", "qrdqn"), name, discount, shape.actions,
-        lambda observations: network.forward(observations.unsqueeze(0))[0],
-    )  # fmt: skip
+        digest, agent.algorithm, name, agent.discount, agent.actions, agent.network, agent.support, agent.risk
+    )

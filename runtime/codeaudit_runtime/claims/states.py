@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from codeaudit_runtime.claims.gaps import Claim, claim_from_quantiles
+from codeaudit_runtime.claims.gaps import Claim
 from codeaudit_runtime.claims.heads import ReturnHead
 from codeaudit_runtime.environments import LevelDraw, LevelSet, VectorEnvironment
 from codeaudit_runtime.spaces import AnyArray
@@ -66,8 +66,7 @@ def collect_states(
 
 
 def claims_of_states(head: ReturnHead, states: Sequence[SeenState]) -> list[Claim]:
-    quantiles = head.quantiles_NAQ(np.stack([state.observation for state in states]))
-    return [claim_from_quantiles(one) for one in quantiles]
+    return head.claims(np.stack([state.observation for state in states]))
 
 
 def choose_audited(

@@ -23,21 +23,42 @@ def train() -> None:
 
 @train.command()
 @click.option("--env", "environment", required=True, metavar="ID", help="riskygrid, minatar/breakout …")
-@click.option("--algo", "algorithm", default="qrdqn", show_default=True, help="qrdqn.")
+@click.option(
+    "--algo",
+    "algorithm",
+    default="qrdqn",
+    show_default=True,
+    help="qrdqn, c51, iqn, qrdqn-cvar (chooses by the CVaR at 0.25) or qrdqn-ensemble (five on one buffer).",
+)
 @click.option("--seeds", default=1, show_default=True, type=click.IntRange(1, 64), help="Agents trained at once.")
 @click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first agent.")
 @click.option("--steps", default="500000", show_default=True, help="Environment steps an agent; 500_000 is fine.")
+@click.option("--support", metavar="LOW:HIGH", help="Lowest and highest atom of C51.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where agents are written.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def distributional(
-    environment: str, algorithm: str, seeds: int, first_seed: int, steps: str, out: Path, quiet: bool
+    environment: str,
+    algorithm: str,
+    seeds: int,
+    first_seed: int,
+    steps: str,
+    support: str | None,
+    out: Path,
+    quiet: bool,
 ) -> None:
     """Train agents with a return-distribution head; a killed run goes on where it stopped."""
     from codeaudit_runtime.train.qrdqn import train_members
     from codeaudit_runtime.train.recipe import Recipe
 
     count = _whole_number(steps, "--steps")
-    recipe = Recipe(environment, count, seeds, first_seed, algorithm)
+    limits = None
+    if support is not None:
+        low, _, high = support.partition(":")
+        try:
+            limits = (float(low), float(high))
+        except ValueError:
+            raise UserError(f"--support {support!r} is no range", hint="for example --support 0:40") from None
+    recipe = Recipe(environment, count, seeds, first_seed, algorithm, support=limits)
     run = RunDirectory(out, {"command": "train distributional", **recipe.to_json()})
 
     def report(step: int, returns_S: FloatArray) -> None:
@@ -48,6 +69,8 @@ def distributional(
     members = train_members(recipe, run, report)
     for member in members:
         (out / f"seed-{member.seed}.safetensors").write_bytes(member.content)
+        if member.control is not None:
+            (out / f"seed-{member.seed}-member-0.safetensors").write_bytes(member.control)
     curves = {str(member.seed): [None if np.isnan(v) else v for v in member.returns] for member in members}
     (out / "training.json").write_text(json.dumps({"recipe": recipe.to_json(), "returns": curves}, indent=2) + "\n")
     if not quiet:

@@ -77,17 +77,10 @@ class Members:
         return patches.reshape(self.members, -1, values.shape[-1] * KERNEL * KERNEL)
 
     def forward(self, observations_SB: Tensor, keep: list[Tensor] | None = None) -> Tensor:
-        """Quantiles (S × B × A × Q), not sorted. Each layer's input is appended to `keep` for `backward`."""
+        """Outputs (S × B × A × Q): quantiles, not sorted, or logits. Each layer's input is appended to `keep` for
+        `backward`."""
         batch = observations_SB.shape[1]
-        values = self.inputs_of(observations_SB)
-        for name in self.shape.layers():
-            if name != "conv":
-                values = values.view(self.members, batch, -1)
-            if keep is not None:
-                keep.append(values)
-            values = torch.baddbmm(self.parameters[f"{name}.bias"], values, self.parameters[f"{name}.weight"])
-            if name != "output":
-                values.relu_()
+        values = self._through(list(self.shape.layers()), observations_SB, keep)
         return values.view(self.members, batch, self.shape.actions, self.shape.quantiles)
 
     def backward(self, keep: Sequence[Tensor], slope_SBO: Tensor, gradients: Mapping[str, Tensor]) -> None:
@@ -95,8 +88,26 @@ class Members:
 
         By hand: at a batch of 32 the bookkeeping of autograd costs more than the arithmetic.
         """
-        names = list(self.shape.layers())
-        slope = slope_SBO
+        self._back(list(self.shape.layers()), keep, slope_SBO, gradients)
+
+    def _through(self, names: Sequence[str], observations_SB: Tensor, keep: list[Tensor] | None) -> Tensor:
+        """The named layers one after the other, with relu after all but `output`."""
+        batch = observations_SB.shape[1]
+        values = self.inputs_of(observations_SB)
+        for name in names:
+            if name != "conv":
+                values = values.view(self.members, batch, -1)
+            if keep is not None:
+                keep.append(values)
+            values = torch.baddbmm(self.parameters[f"{name}.bias"], values, self.parameters[f"{name}.weight"])
+            if name != "output":
+                values.relu_()
+        return values
+
+    def _back(
+        self, names: Sequence[str], keep: Sequence[Tensor], slope: Tensor, gradients: Mapping[str, Tensor]
+    ) -> None:
+        """From the slope in the last named layer's sums (before relu) to the gradients of all of them."""
         for name, values in zip(reversed(names), reversed(keep), strict=True):
             slope = slope.view(self.members, values.shape[1], -1)
             torch.bmm(values.transpose(1, 2), slope, out=gradients[f"{name}.weight"])

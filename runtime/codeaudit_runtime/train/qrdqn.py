@@ -1,13 +1,10 @@
-"""Trains several seeds of one QR-DQN recipe at once, in one batched network. Not for other algorithms or for audits.
-
-Source: Dabney et al. 2018, Algorithm 1 (quantile Huber loss, κ = 1), with uniform replay.
-"""
+"""Trains several seeds of one recipe at once, in one batched network, with uniform replay. Not for losses or audits."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,50 +16,50 @@ from torch import Tensor
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.environments import LevelDraw, LevelSet, environment_from_id
 from codeaudit_runtime.environments.protocol import VectorEnvironment
-from codeaudit_runtime.spaces import AnyArray, FloatArray
-from codeaudit_runtime.train.networks import FORMAT, Members, NetworkShape
+from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
+from codeaudit_runtime.train.implicit import implicit_or_plain
+from codeaudit_runtime.train.learning import Batch, learning_of
+from codeaudit_runtime.train.networks import FORMAT
 from codeaudit_runtime.train.recipe import CHUNK, Recipe, metadata_of_member
 from codeaudit_runtime.train.replay import Replay
 
 BETA_1, BETA_2 = 0.9, 0.999
 FLAT = ("online", "target", "first", "second")
+CONTROL = {"algorithm": "qrdqn-member", "members": "1"}
 OnChunk = Callable[[int, FloatArray], None]
 
 
 @dataclass(frozen=True)
 class TrainedMember:
-    """One agent: its seed, its safetensors file, and the mean return of training episodes a chunk (nan: none ended)."""
+    """One agent: its seed, its safetensors file, and the mean return of training episodes a chunk (nan: none ended).
+
+    `control` is the file of an ensemble's first network alone.
+    """
 
     seed: int
     content: bytes
     returns: tuple[float, ...]
-
-
-def quantile_huber_gradient(predicted_SBQ: Tensor, target_SBQ: Tensor) -> Tensor:
-    """Gradient of Σ_i mean_j ρ_τi(target_j − predicted_i), averaged over the batch, with respect to `predicted`.
-
-    By hand, for autograd would keep five arrays of S × B × Q × Q. Source: Dabney et al. 2018, equation 10, κ = 1.
-    """
-    count = predicted_SBQ.shape[-1]
-    levels = (torch.arange(count, dtype=torch.float32) + 0.5) / count
-    errors = target_SBQ.unsqueeze(-2) - predicted_SBQ.unsqueeze(-1)  # S B i j
-    below = (errors < 0).to(torch.float32)
-    slope = errors.clamp_(-1.0, 1.0).mul_(below.sub_(levels[:, None]).abs_())
-    return slope.mean(dim=-1).div_(-predicted_SBQ.shape[1])
+    control: bytes | None = None
 
 
 class Trainer:
-    """S members in lockstep: one environment slot, one ring and one random stream each."""
+    """S agents in lockstep: one environment slot, one ring and one random stream each.
+
+    An ensemble's networks (`recipe.members` an agent) learn from the same batches, each with a target of its own; one
+    of them, drawn anew for each episode, acts.
+    """
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.seeds = recipe.member_seeds()
         self.environments = [environment_from_id(recipe.environment, 1) for _ in self.seeds]
         info = self.environments[0].info
-        self.shape = NetworkShape(info.observation.shape, info.actions.size, recipe.quantiles)
-        self.online, self.target = Members(self.shape, len(self.seeds)), Members(self.shape, len(self.seeds))
-        self.gradient = Members(self.shape, len(self.seeds))
-        self.online.draw(self.seeds)
+        self.learning = learning_of(recipe)
+        self.shape = self.learning.shape(info.observation.shape, info.actions.size)
+        count = len(self.seeds) * recipe.members
+        self.online, self.target, self.gradient = (implicit_or_plain(self.shape, count) for _ in range(3))
+        # The first network of an ensemble begins as the single one of its seed does.
+        self.online.draw([seed + 1_000_003 * one for seed in self.seeds for one in range(recipe.members)])
         self.target.flat.copy_(self.online.flat)
         self.first_moment, self.second_moment = torch.zeros_like(self.online.flat), torch.zeros_like(self.online.flat)
         self.updates = 0
@@ -79,6 +76,10 @@ class Trainer:
         # Drawn ahead in one call a member: 100,000 small calls would cost as much as the network.
         explore_ST = np.stack([stream.random(length) for stream in streams])
         random_ST = np.stack([stream.integers(0, self.shape.actions, length) for stream in streams])
+        acting = np.zeros((members, length + 1), dtype=np.int64)
+        if recipe.members > 1:
+            acting = np.stack([stream.integers(0, recipe.members, length + 1) for stream in streams])
+        behaves = acting[:, 0].copy()
         current = _reset_all(self.environments, self.seeds, chunk)
         totals, finished = np.zeros(members), [[0.0, 0.0] for _ in self.seeds]
         only = np.zeros(1, dtype=np.int64)
@@ -86,7 +87,7 @@ class Trainer:
             explores = explore_ST[:, offset] < recipe.epsilon_at(self.step)
             actions = random_ST[:, offset].copy()
             if not explores.all():
-                actions[~explores] = self._greedy(current)[~explores]
+                actions[~explores] = self._greedy(current, behaves)[~explores]
             following, rewards = np.empty_like(current), np.zeros(members)
             ended, kept = np.zeros(members, dtype=bool), np.ones(members, dtype=bool)
             for member, environment in enumerate(self.environments):
@@ -98,36 +99,43 @@ class Trainer:
                     finished[member][0] += totals[member]
                     finished[member][1] += 1
                     totals[member] = 0.0
+                    behaves[member] = acting[member, offset + 1]
             self.replay.add(current, actions, rewards, following, ended, kept)
             current = following
             self.step += 1
             if self.step > recipe.warmup and self.step % recipe.train_every == 0:
-                self._learn(np.stack([stream.random(recipe.batch) for stream in streams]))
+                self._learn(streams)
             if self.step % recipe.target_update == 0:
                 self.target.flat.copy_(self.online.flat)
         for member, (total, count) in enumerate(finished):
             self.returns[member].append(total / count if count else float("nan"))
 
-    def _greedy(self, observations_S: AnyArray) -> AnyArray:
-        values = self.online.forward(torch.from_numpy(observations_S).unsqueeze(1))
-        result: AnyArray = values.mean(dim=-1).argmax(dim=-1).squeeze(1).numpy()
+    def _greedy(self, observations_S: AnyArray, behaves_S: IntArray) -> AnyArray:
+        values = self.learning.values(self.online, self._for_networks(observations_S).unsqueeze(1))
+        actions = values.argmax(dim=-1).view(len(self.seeds), self.recipe.members).numpy()
+        result: AnyArray = actions[np.arange(len(self.seeds)), behaves_S]
         return result
 
-    def _learn(self, draws_SB: FloatArray) -> None:
-        replay, places = self.replay, self.replay.places(draws_SB)
+    def _for_networks(self, values_S: AnyArray) -> Tensor:
+        """What every network of an agent is given: S × … becomes S·members × …"""
+        tensor = torch.from_numpy(values_S)
+        return tensor if self.recipe.members == 1 else tensor.repeat_interleave(self.recipe.members, dim=0)
+
+    def _learn(self, streams: Sequence[np.random.Generator]) -> None:
+        replay, size = self.replay, self.recipe.batch
+        places = replay.places(np.stack([stream.random(size) for stream in streams]))
         rows = np.arange(len(places))[:, None]
-        ahead = self.target.forward(torch.from_numpy(replay.following[rows, places]))
-        ahead = _of_action(ahead, ahead.mean(dim=-1).argmax(dim=-1))
-        goes_on = torch.from_numpy(((1.0 - replay.ended[rows, places]) * self.recipe.discount).astype(np.float32))
-        target = ahead.mul_(goes_on.unsqueeze(-1)).add_(torch.from_numpy(replay.rewards[rows, places]).unsqueeze(-1))
-        keep: list[Tensor] = []
-        outputs = self.online.forward(torch.from_numpy(replay.observations[rows, places]), keep)
-        actions = torch.from_numpy(replay.actions[rows, places])
-        slope = torch.zeros_like(outputs)
-        slope[torch.from_numpy(rows), torch.arange(actions.shape[1]), actions] = quantile_huber_gradient(
-            _of_action(outputs, actions), target
-        )
-        self.online.backward(keep, slope.flatten(2), self.gradient.parameters)
+        goes_on = ((1.0 - replay.ended[rows, places]) * self.recipe.discount).astype(np.float32)
+        drawn = (
+            replay.observations[rows, places], replay.actions[rows, places], replay.rewards[rows, places],
+            replay.following[rows, places], goes_on,
+        )  # fmt: skip
+
+        def uniform(count: int) -> Tensor:
+            return self._for_networks(np.stack([stream.random((size, count), dtype=np.float32) for stream in streams]))
+
+        batch = Batch(*(self._for_networks(values) for values in drawn))
+        self.learning.write_gradients(self.online, self.target, batch, uniform, self.gradient)
         self._adam()
 
     def _adam(self) -> None:
@@ -142,12 +150,17 @@ class Trainer:
         )
 
     def members(self) -> list[TrainedMember]:
-        made = []
-        for member, seed in enumerate(self.seeds):
-            tensors = {name: value[member].clone() for name, value in self.online.parameters.items()}
+        made, size = [], self.recipe.members
+        for place, seed in enumerate(self.seeds):
+            own = [
+                {name: value[place * size + one].clone() for name, value in self.online.parameters.items()}
+                for one in range(size)
+            ]
             header = metadata_of_member(self.recipe, seed, self.step, self.shape.observation, self.shape.actions)
-            content = safetensors_bytes(tensors, {"format": FORMAT, **header})
-            made.append(TrainedMember(seed, content, tuple(self.returns[member])))
+            single = safetensors_bytes(own[0], {"format": FORMAT, **header, **(CONTROL if size > 1 else {})})
+            whole = {f"{one}.{name}": value for one, tensors in enumerate(own) for name, value in tensors.items()}
+            content = single if size == 1 else safetensors_bytes(whole, {"format": FORMAT, **header})
+            made.append(TrainedMember(seed, content, tuple(self.returns[place]), single if size > 1 else None))
         return made
 
     def saved(self) -> bytes:
@@ -189,11 +202,6 @@ def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> b
     header = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     return len(header).to_bytes(8, "little") + header + content[end:]
-
-
-def _of_action(values_SBAQ: Tensor, actions_SB: Tensor) -> Tensor:
-    index = actions_SB[..., None, None].expand(*actions_SB.shape, 1, values_SBAQ.shape[-1])
-    return values_SBAQ.gather(2, index).squeeze(2)
 
 
 def _reset_all(environments: list[VectorEnvironment], seeds: list[int], chunk: int) -> AnyArray:
