@@ -113,32 +113,32 @@ def test_the_lower_tail_takes_a_part_of_an_atom() -> None:
 
 @pytest.mark.parametrize(
     "learning",
-    [QuantileLearning(9), QuantileLearning(9, 0.25), CategoricalLearning(9, -2.0, 3.0), ImplicitLearning(9, 4)],
+    [QuantileLearning(9), QuantileLearning(9, 0.25), CategoricalLearning(9, -5.0, 5.0), ImplicitLearning(9, 4)],
 )
 def test_every_algorithm_learns_the_law_of_one_reward(learning: Learning) -> None:
-    """Nothing follows: the chosen action pays 1 or −1 by a coin, the other is never taken."""
+    """Nothing follows: the chosen action pays 3 or −3 by a coin, the other is never taken."""
     shape = learning.shape((3,), 2)
     made = ImplicitMembers if isinstance(shape, ImplicitShape) else Members
     online, into = made(shape, 1), made(shape, 1)  # type: ignore[arg-type]
     online.draw([0])
     generator = torch.Generator().manual_seed(0)
     for _ in range(600):
-        rewards = torch.randint(0, 2, (1, 64), generator=generator) * 2.0 - 1.0
+        rewards = torch.randint(0, 2, (1, 64), generator=generator) * 6.0 - 3.0
         state = torch.ones(1, 64, 3)
         batch = Batch(state, torch.zeros(1, 64, dtype=torch.int64), rewards, state, torch.zeros(1, 64))
         learning.write_gradients(
             online, online, batch, lambda count: torch.rand(1, 64, count, generator=generator), into
         )
-        online.flat -= 0.05 * into.flat
+        online.flat -= 0.1 * into.flat
     laws = online.forward(torch.ones(1, 1, 3))[0, 0, 0]
     if isinstance(learning, CategoricalLearning):
         laws = laws.softmax(0)
-        below = float(laws[torch.linspace(-2.0, 3.0, 9) < 0].sum())
+        below = float(laws[torch.linspace(-5.0, 5.0, 9) < 0].sum())
         assert below == pytest.approx(0.5, abs=0.1)
     else:
         ordered = laws.sort().values
-        assert float(ordered[:4].max()) < -0.5
-        assert float(ordered[5:].min()) > 0.5
+        assert float(ordered[:4].max()) < -1.5
+        assert float(ordered[5:].min()) > 1.5
 
 
 def trained(recipe: Recipe, folder: Path) -> list[qrdqn.TrainedMember]:
