@@ -16,7 +16,9 @@ def all_rules() -> tuple[Rule, ...]:
     from codeaudit.rules.action import RULES as action
     from codeaudit.rules.checkpoints import RULES as checkpoints
     from codeaudit.rules.comments import RULES as comments
+    from codeaudit.rules.comparing import RULES as comparing
     from codeaudit.rules.figures import RULES as figures
+    from codeaudit.rules.keeping import RULES as keeping
     from codeaudit.rules.procedure import RULES as procedure
     from codeaudit.rules.promises import RULES as promises
     from codeaudit.rules.reference import RULES as reference
@@ -29,7 +31,9 @@ def all_rules() -> tuple[Rule, ...]:
         action,
         checkpoints,
         comments,
+        comparing,
         figures,
+        keeping,
         procedure,
         promises,
         reference,
