@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,9 +41,10 @@ from codeaudit_runtime.gap_run import (
     measured_gaps,
     measured_levels,
     measured_screens,
+    refuse_one_run_twice,
     run_files,
 )
-from codeaudit_runtime.in_loop_run import measured_in_loop, training_run
+from codeaudit_runtime.in_loop_run import TrainingRun, measured_in_loop, training_run
 from codeaudit_runtime.plan import Plan, plan_from_file
 from codeaudit_runtime.progress import unit_progress
 from codeaudit_runtime.published_curves import final_runs, readings
@@ -51,7 +52,9 @@ from codeaudit_runtime.rendering import procgen_tables as tables
 from codeaudit_runtime.rendering.grids import write_grids
 from codeaudit_runtime.rendering.in_loop_tables import in_loop_grid
 from codeaudit_runtime.rendering.json_report import finite, plan_fields
+from codeaudit_runtime.rendering.two_sets_tables import two_sets_grid
 from codeaudit_runtime.statistics import estimate_from_values
+from codeaudit_runtime.two_sets import compared_sets
 
 
 class Format(str, Enum):
@@ -102,6 +105,10 @@ def gap(
     checkpoints: Annotated[
         int, typer.Option("--checkpoints", min=0, help="With --in-loop: at most so many, evenly spread (0: all).")
     ] = 0,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option("--against", metavar="RUN", help="A second set of runs, such as another encoder's; repeatable."),
+    ] = None,
     references: ReferencesOption = False,
     content: Annotated[
         bool, typer.Option("--content/--no-content", help="Compare the level sets by content (ProcGen).")
@@ -121,39 +128,74 @@ def gap(
     if in_loop:
         folders = [training_run(path, env, architecture, checkpoints) for path in runs]
         fixed = _plan(plan, draws, episodes, seed)
-        subject = " ".join(sorted(one.files.sha256 for folder in folders for one in folder.checkpoints.values()))
-        run, changes = _opened(out, "gap --in-loop", subject, fixed)
-        with unit_progress(quiet) as progress:
-            options = campaign.Options(workers or _all_cores(), executor, progress)
-            found, rows = measured_in_loop(folders, sets, fixed, run, options)
-        report = {
-            "schema": "codeaudit.in-loop/1",
-            **plan_fields(fixed, changes, campaign.versions()),
-            "runs": [finite(asdict(one)) for one in found],
-        }
-        if out is not None:
-            campaign.keep_results(out, rows, finite(report), "in-loop.json")
-        _render([in_loop_grid(one) for one in found], "In-loop against fixed", report, format_, output, quiet)
-        return 0
+        options = campaign.Options(workers or _all_cores(), executor)
+        return _in_loop(folders, sets, fixed, options, out, format_, output, quiet)
     if len(sets) < 2:
         raise UserError("a gap needs two level sets", hint="--levels train=0:200 --levels heldout=1000:100")
     rules = tuple(dict.fromkeys((*STUDY_RULES, *(LOOP_RULES if loops else ()), *map(rule_from_text, rule or []))))
     files = run_files(runs, env, architecture)
+    others = run_files(against or [], env, architecture)
+    refuse_one_run_twice([*files, *others])
     fixed = _plan(plan, draws, episodes, seed)
-    run, changes = _opened(out, "gap", " ".join(sorted(one.files.sha256 for one in files)), fixed)
+    run, changes = _opened(out, "gap", " ".join(sorted(one.files.sha256 for one in (*files, *others))), fixed)
     with unit_progress(quiet) as progress:
         options = campaign.Options(workers or _all_cores(), executor, progress)
         compare = content and all(one.environment.startswith("procgen/") and _finite_sets(sets) for one in files)
         reports = measured_gaps(files, rules, sets, fixed, run, options, references=references, content=compare)
+        second = measured_gaps(others, rules, sets, fixed, run, options, content=False)
+    compared = {
+        one.gap.environment: compared_sets((one.gap, two.gap), (one.runs, two.runs), sets, fixed.alpha)
+        for one in reports
+        for two in second
+        if one.gap.environment == two.gap.environment
+    }
+    if others and not compared:
+        raise UserError("--against names runs of other games", hint="two sets are compared on one game")
     report = {
         "schema": "codeaudit.gap/1",
         **plan_fields(fixed, changes, campaign.versions()),
         "games": [_game_json(one) for one in reports],
     }
+    if others:
+        report["against"] = {
+            "games": [_game_json(one) for one in second],
+            "comparisons": {
+                name: [{**finite(asdict(one)), "near_chance": one.near_chance} for one in own]
+                for name, own in compared.items()
+            },
+        }
     if out is not None:
-        campaign.keep_results(out, [part for one in reports for part in one.rows], finite(report), "gap.json")
-    grids = [grid for one in reports for grid in tables.gap_grids(one)]
+        campaign.keep_results(
+            out, [part for one in (*reports, *second) for part in one.rows], finite(report), "gap.json"
+        )
+    grids = [two_sets_grid(name, own) for name, own in compared.items()]
+    grids += [grid for one in (*reports, *second) for grid in tables.gap_grids(one)]
     _render(grids, "Generalization gaps", report, format_, output, quiet)
+    return 0
+
+
+def _in_loop(
+    folders: Sequence[TrainingRun],
+    sets: Sequence[LevelSet],
+    plan: Plan,
+    options: campaign.Options,
+    out: Path | None,
+    format_: Format,
+    output: Path | None,
+    quiet: bool,
+) -> int:
+    subject = " ".join(sorted(one.files.sha256 for folder in folders for one in folder.checkpoints.values()))
+    run, changes = _opened(out, "gap --in-loop", subject, plan)
+    with unit_progress(quiet) as progress:
+        found, rows = measured_in_loop(folders, sets, plan, run, replace(options, progress=progress))
+    report = {
+        "schema": "codeaudit.in-loop/1",
+        **plan_fields(plan, changes, campaign.versions()),
+        "runs": [finite(asdict(one)) for one in found],
+    }
+    if out is not None:
+        campaign.keep_results(out, rows, finite(report), "in-loop.json")
+    _render([in_loop_grid(one) for one in found], "In-loop against fixed", report, format_, output, quiet)
     return 0
 
 

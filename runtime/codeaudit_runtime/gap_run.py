@@ -77,6 +77,7 @@ class GameReport:
     equivalence: Equivalence | None
     levels: LevelReport | None
     rows: tuple[CheckpointRows, ...]
+    runs: tuple[RunRows, ...] = ()
 
 
 def run_files(paths: Sequence[Path], environment: str = "", architecture: str = "") -> tuple[RunFile, ...]:
@@ -188,7 +189,7 @@ def measured_gaps(
         pair = (bounds.low, bounds.high) if bounds is not None else None
         gap = game_gap(environment, by_run, level_sets, plan, pair, left_out)
         notes = tuple(dict.fromkeys(note for part in rows for note in part.notes))
-        reports.append(GameReport(replace(gap, notes=notes), bounds, equivalence, levels, rows))
+        reports.append(GameReport(replace(gap, notes=notes), bounds, equivalence, levels, rows, tuple(by_run)))
     return tuple(reports)
 
 

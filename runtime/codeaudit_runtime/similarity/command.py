@@ -22,7 +22,6 @@ from codeaudit_runtime.commands import (
 )
 from codeaudit_runtime.gap_commands import (
     ArchitectureOption,
-    DrawsOption,
     EnvOption,
     Format,
     FormatOption,
@@ -34,7 +33,7 @@ from codeaudit_runtime.gap_commands import (
 )
 from codeaudit_runtime.gap_run import run_files
 from codeaudit_runtime.rendering.json_report import finite
-from codeaudit_runtime.similarity.study import STEPS, THRESHOLDS, measured_similarity
+from codeaudit_runtime.similarity.study import DRAWS, STEPS, THRESHOLDS, measured_similarity
 from codeaudit_runtime.similarity.tables import similarity_grids
 
 
@@ -45,7 +44,7 @@ def similarity(
     steps: Annotated[int, typer.Option("--steps", min=4, help="Steps of each of 16 slots.")] = STEPS,
     permutations: Annotated[int, typer.Option("--permutations", min=19, help="Random pairings of the null.")] = 200,
     architecture: ArchitectureOption = "",
-    draws: DrawsOption = None,
+    draws: Annotated[int, typer.Option("--draws", min=2, max=100, help="Seeded level draws.")] = DRAWS,
     seed: SeedOption = None,
     workers: WorkersOption = None,
     executor: ExecutorOption = "",

@@ -25,6 +25,7 @@ from codeaudit_runtime.similarity.statistics import Null, dormant_shares, permut
 from codeaudit_runtime.statistics import Comparison, Estimate, estimate_from_values, welch
 
 THRESHOLDS = (0.0, 0.025, 0.1)  # τ of a dormant unit
+DRAWS = 8  # an interval of A − C over three draws says nothing
 STEPS = 64  # of each slot; with 16 slots 1,024 rows, half of them in the control
 
 
@@ -158,17 +159,16 @@ def control_of(run: str, sets: tuple[LevelSet, LevelSet], contents: Sequence[byt
 
 def _reason(first: str, second: str, a: Sequence[Null], c: Sequence[Null], difference: Comparison) -> str:
     values = f"A {mean_of(a, 'value'):.3f} against C {mean_of(c, 'value'):.3f}"
+    interval = f"A − C = {difference.difference:+.3f} [{difference.low:.3f}, {difference.high:.3f}] over draws"
     told = (
-        f"A − C is {difference.difference:+.3f} [{difference.low:.3f}, {difference.high:.3f}] over draws, so {first} "
-        f"against {first} is as far apart as {first} against {second}"
+        f"{interval}, so {first} against {second} can't be told from {first} against {first}"
         if difference.low <= 0 <= difference.high
-        else f"A − C is {difference.difference:+.3f} [{difference.low:.3f}, {difference.high:.3f}] over draws, but it "
-        f"compares other pictures, not another encoder"
+        else f"{interval}: other pictures, not another encoder"
     )
     return (
         f"no finding: the rows of {first} and {second} are different pictures, paired by nothing but the step at which "
-        f"they were seen ({values}; {told}). The value says how alike slots are at one step and how many directions "
-        f"the features have, not how the encoder generalizes"
+        f"they were seen ({values}; {told}). The value says how alike slots are at one step and over how many "
+        f"directions the features spread, not how the encoder generalizes"
     )
 
 

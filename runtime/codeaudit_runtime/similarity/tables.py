@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codeaudit.report.grid import Grid
-from codeaudit_runtime.rendering.procgen_tables import grid, interval, number, p_value
+from codeaudit_runtime.rendering.procgen_tables import grid, number, p_value
 from codeaudit_runtime.similarity.study import THRESHOLDS, Control, Cross, SimilarityReport, mean_of
 
 
@@ -50,7 +50,7 @@ def _control_grid(controls: tuple[Control, ...]) -> Grid:
                 *(number(mean_of(one.whole, name), 4) for name in ("value", "mean", "closed_form")),
                 *(number(mean_of(nulls, "value"), 3) for nulls in (one.a, one.c)),
                 *(number(mean_of(nulls, "mean"), 4) for nulls in (one.a, one.c)),
-                interval(one.difference),
+                f"{one.difference.difference:+.3f} [{number(one.difference.low, 3)}, {number(one.difference.high, 3)}]",
                 f"{mean_of(one.whole, 'ratio_x'):.1f}, {mean_of(one.whole, 'ratio_y'):.1f}",
                 "yes" if one.finding else "no",
             ]
