@@ -98,19 +98,24 @@ class RulesDiffer(Rule):
         for site in subject.measured:
             if site.role != "heldout" or site.agent == "value_based" or site.procedure == "in_loop":
                 continue
-            owners = {
-                owner
+            functions = {
+                function
                 for f in subject.rollouts
                 for s in f.rollout.selections
                 if (f.rollout.function.module.path, s.node.line) == (site.file, site.line)
                 for c in subject.audit.classifier.classify(f.rollout, s, f.frames[0])
-                for owner in c.owners
+                for d in c.draws
+                for function in d.through
             }
             for found in trained:
                 selection = found.rollout.selections[0]
                 made = subject.audit.classifier.classify(found.rollout, selection, found.frames[0])
                 rules = {c.rule for c in made if c.sure and c.rule not in ("unknown", "uniform_random")}
-                if len(rules) == 1 and site.rule not in rules and owners & {o for c in made for o in c.owners}:
+                if (
+                    len(rules) == 1
+                    and site.rule not in rules
+                    and any(functions & d.through for c in made for d in c.draws)
+                ):
                     where = place(found.rollout.function, selection.node)
                     said = (
                         f"{site.rule} here, {rules.pop()} for the training return at {where.file}:{where.line}: "

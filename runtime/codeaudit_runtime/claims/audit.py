@@ -30,6 +30,7 @@ from codeaudit_runtime.claims.states import (
     claims_of_states,
     collect_states,
 )
+from codeaudit_runtime.claims.stored import heads_bytes
 from codeaudit_runtime.claims.verdicts import StateResult, aliasing_index
 from codeaudit_runtime.environments import VectorEnvironment, environment_from_id
 from codeaudit_runtime.environments.riskygrid import RiskyGrid
@@ -112,8 +113,11 @@ def audit_run(
     head = head_from_file(str(path), environment)
     seeds = (settings.seed, int(head.sha256[:12], 16))
     seen: list[SeenState] = []
-    if run.unit(f"{name}/facts") is None or run.unit(f"{name}/exact") is None:
+    if any(run.unit(f"{name}/{part}") is None for part in ("facts", "exact", "heads")):
         seen, facts, exact = _looked_at(name, path, head, settings, seeds)
+        observations = np.stack([seen[state.index].observation for state in facts.audited])
+        support = None if head.support is None else head.support.numpy()
+        run.save(f"{name}/heads", heads_bytes(observations, head.laws_NAK(observations), support))
         run.save(f"{name}/exact", json.dumps(exact).encode())
         run.save(f"{name}/facts", json.dumps(asdict(facts)).encode())
     facts = facts_from_json(run.unit(f"{name}/facts"), name)

@@ -28,8 +28,8 @@ def claims() -> None:
 
 
 FORMAT = click.option(
-    "--format", "--output-format", "format_", type=click.Choice(("terminal", "json", "markdown")), default="terminal",
-    show_default=True, help="What to print.",
+    "--format", "--output-format", "format_", type=click.Choice(("terminal", "json", "markdown", "html", "latex")),
+    default="terminal", show_default=True, help="What to print.",
 )  # fmt: skip
 OUTPUT = click.option("--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write the report there.")
 
@@ -119,12 +119,18 @@ def floor(sigma: float, draws: int, seed: int, plot: Path | None) -> None:
 def _print(directory: Path, format_: str, output: Path | None) -> int:
     """Print the report and keep it beside the audit; the number of overstated claims."""
     from codeaudit_runtime.campaign import versions
+    from codeaudit_runtime.claims.page import audit_html, audit_latex
     from codeaudit_runtime.claims.rendering import report_text
     from codeaudit_runtime.claims.report import audit_from_directory, report_json
 
     found = audit_from_directory(directory)
     as_json = json.dumps(report_json(found, versions()), indent=2, sort_keys=True) + "\n"
-    text = as_json if format_ == "json" else report_text(found, markdown=format_ == "markdown")
+    if format_ == "json":
+        text = as_json
+    elif format_ in ("html", "latex"):
+        text = audit_html(found) if format_ == "html" else audit_latex(found)
+    else:
+        text = report_text(found, markdown=format_ == "markdown")
     try:
         (directory / "claims.json").write_text(as_json, "utf-8")
         if output is not None:

@@ -12,16 +12,29 @@ from typing import Any
 from codeaudit.errors import UserError
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.claims.audit import RunFacts, Settings, facts_from_json, results_of_run
+from codeaudit_runtime.claims.decisions import ALPHAS, Decisions, decisions
+from codeaudit_runtime.claims.recalibration import Recalibration, recalibration
+from codeaudit_runtime.claims.stored import StoredState, stored_states
 from codeaudit_runtime.claims.verdicts import GameSummary, StateResult, summarise
 
 
 @dataclass(frozen=True)
+class Repairs:
+    """What follows for one game from its stored laws and returns, beyond the verdicts."""
+
+    decisions: tuple[Decisions, ...]
+    recalibration: Recalibration
+
+
+@dataclass(frozen=True)
 class Audit:
-    """Everything stored of one audit, and the verdicts that follow."""
+    """Everything stored of one audit, and the verdicts that follow. `repairs` and `stored` are by game."""
 
     settings: Settings
     runs: tuple[RunFacts, ...]
     games: tuple[tuple[GameSummary, tuple[StateResult, ...]], ...]
+    repairs: tuple[Repairs, ...]
+    stored: tuple[tuple[StoredState, ...], ...]
 
 
 def audit_from_directory(path: Path) -> Audit:
@@ -38,13 +51,25 @@ def audit_from_directory(path: Path) -> Audit:
         raise UserError(f"{path}/manifest.json: not of an audit of claims") from None
     run = RunDirectory(path, manifest)
     facts = tuple(facts_from_json(run.unit(f"{name}/facts"), name) for name in names)
-    games = []
+    games, stored = [], []
     for key in dict.fromkeys((one.environment, one.algorithm) for one in facts):
-        states = [
-            state for one in facts if (one.environment, one.algorithm) == key for state in results_of_run(run, one)
-        ]
-        games.append((summarise(*key, states, settings.draws, settings.level, settings.seed), tuple(states)))
-    return Audit(settings, facts, tuple(games))
+        by_run = {one.name: results_of_run(run, one) for one in facts if (one.environment, one.algorithm) == key}
+        states = [state for results in by_run.values() for state in results]
+        summary = summarise(*key, states, settings.draws, settings.level, settings.seed)
+        games.append((summary, tuple(states)))
+        real, kept = list(summary.real), []
+        for name, results in by_run.items():
+            kept += stored_states(run, name, results, real[: len(results)])
+            del real[: len(results)]
+        stored.append(tuple(kept))
+    repairs = tuple(
+        Repairs(
+            tuple(decisions(kept, alpha, settings.seed) for alpha in ALPHAS),
+            recalibration(states, summary.real, settings.seed),
+        )
+        for (summary, states), kept in zip(games, stored, strict=True)
+    )
+    return Audit(settings, facts, tuple(games), repairs, tuple(stored))
 
 
 def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
@@ -57,6 +82,7 @@ def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
         "games": [
             {
                 **{key: value for key, value in asdict(summary).items() if key != "real"},
+                **asdict(repairs),
                 "states": [
                     {
                         **asdict(state),
@@ -67,7 +93,7 @@ def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
                     for state, real in zip(states, summary.real, strict=True)
                 ],
             }
-            for summary, states in audit.games
+            for (summary, states), repairs in zip(audit.games, audit.repairs, strict=True)
         ],
     }
     finite: dict[str, Any] = _finite(report)
