@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,19 @@ import pytest
 pytest.importorskip("torch", reason="the runtime extra is not installed")
 
 import jsonschema
+from codeaudit_runtime.claims.decisions import cvar_of_law, cvar_of_returns, decisions
 from codeaudit_runtime.claims.gaps import (
     claim_from_probabilities,
     claim_from_quantiles,
     excess_of_samples,
     excess_of_weighted,
 )
+from codeaudit_runtime.claims.recalibration import recalibration
 from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices
+from codeaudit_runtime.claims.specimens import clearest
+from codeaudit_runtime.claims.stored import Law, StoredState
 from codeaudit_runtime.claims.verdicts import (
+    StateResult,
     aliasing_index,
     benjamini_hochberg,
     draws_for_one_discovery,
@@ -154,6 +160,71 @@ def test_wilson_and_aliasing() -> None:
     assert aliasing_index(rng().normal(0, 1, 10), 1) is None
 
 
+def stored(
+    claim: float, truth: float, returns: tuple[Any, Any], learned: tuple[Any, Any], **fields: Any
+) -> StoredState:
+    """A state as an audit keeps it; what the analyses don't read is filled in."""
+    known = {
+        "run": "r", "index": 0, "rank": 0, "stratum": 0.5, "actions": (0, 1), "claim": claim, "index_paired": claim,
+        "crossed": False, "mean_gap": 0.0, "snapshots": 1, "returns": len(returns[0]), "truth": truth,
+        "truth_limit": truth, "truth_low": truth, "truth_high": truth, "null_95": 0.01, "existence_p": 1.0,
+        "existence_draws": 99, "half_sample_p": 1.0, "magnitude_p": 1.0, "aliasing": None, "exact": None,
+        "deterministic": False,
+    }  # fmt: skip
+    laws = tuple(Law(np.sort(one), np.full(len(one), 1 / len(one))) for one in learned)
+    return StoredState(StateResult(**{**known, **fields}), truth > 0.01, np.zeros(3), laws, returns)  # type: ignore[arg-type]
+
+
+def test_cvar_takes_a_part_of_an_atom() -> None:
+    law = Law(np.array([1.0, 2.0, 8.0]), np.array([0.25, 0.25, 0.5]))
+    assert cvar_of_law(law, 0.1) == 1.0
+    assert cvar_of_law(law, 0.375) == pytest.approx((0.25 * 1 + 0.125 * 2) / 0.375)
+    assert cvar_of_returns(np.array([8.0, 1.0, 2.0, 8.0]), 0.375) == pytest.approx(cvar_of_law(law, 0.375))
+
+
+def test_decisions_count_the_safer_action_and_what_is_given_up() -> None:
+    wide, narrow = rng(1).normal(0.1, 3, 500), rng(2).normal(0, 1, 500)
+    knows = [stored(1.0, 1.0, (wide, narrow), (wide, narrow), index=index) for index in range(8)]
+    wrong = [stored(1.0, 1.0, (wide, narrow), (narrow, wide), index=8)]
+    unclear = [stored(0.0, 0.0, (narrow, rng(3).permutation(narrow)), (wide, narrow), index=9)]
+    found = decisions([*knows, *wrong, *unclear], 0.25, 0)
+    gap = cvar_of_returns(narrow, 0.25) - cvar_of_returns(wide, 0.25)
+    assert (found.states, found.decidable, found.head.safer, found.mean_greedy.safer) == (10, 9, 8, 0)
+    assert found.head.regret == pytest.approx(gap / 9)
+    assert found.mean_greedy.regret == pytest.approx(gap)
+    assert found.head.p == pytest.approx(stats.binomtest(8, 9).pvalue)
+
+
+def test_recalibration_mends_claims_of_one_order_and_empties_blind_ones() -> None:
+    nothing = np.zeros(4)
+    truths = np.linspace(0, 1, 60)
+    inflated = [stored(3 * t, t, (nothing, nothing), (nothing, nothing), truth_limit=t + 0.1).result for t in truths]
+    mended = recalibration(inflated, [bool(t > 0.01) for t in truths], 0)
+    assert mended.refuted_before > 0.8
+    assert mended.refuted_after < 0.1
+    assert mended.kept == pytest.approx(1 / 3, abs=0.02)
+    assert mended.asserted > 0.95
+    blind = [stored(1 + t, 0.0, (nothing, nothing), (nothing, nothing)).result for t in truths]
+    emptied = recalibration(blind, [False] * 60, 0)
+    assert (emptied.refuted_before, emptied.refuted_after, emptied.kept) == (1.0, 0.0, 0.0)
+
+
+def test_specimens_are_the_clearest_of_their_kind() -> None:
+    one, two = np.arange(4.0), np.arange(4.0) * 2
+    states = [
+        stored(0.5, 0.0, (one, one), (one, two), index=1),
+        stored(0.9, 0.0, (one, one), (one, two), index=2),
+        stored(0.3, 0.0, (np.ones(4), np.ones(4)), (one, two), index=3),
+        stored(0.1, 0.5, (one, two), (one, two), index=4),
+        stored(0.45, 0.5, (one, two), (one, two), index=5),
+        stored(0.0, 0.0, (one, one), (one, two), index=6),
+    ]
+    assert [(shown.kind, shown.state.result.index) for shown in clearest(states)] == [
+        ("an invented risk", 2), ("an invented risk", 1), ("a doomed state", 3), ("a true claim", 5),
+        ("an unseen risk", 4),
+    ]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two RiskyGrid agents that were trained for a moment."""
@@ -189,9 +260,16 @@ def test_an_audit_against_the_answer_key(agents: Path, tmp_path: Path, capsys: p
 
     assert main(["claims", "report", str(tmp_path / "a"), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == report
-    for form in ("terminal", "markdown"):
+    for form in ("terminal", "markdown", "html"):
         assert main(["claims", "report", str(tmp_path / "a"), "--format", form]) == 0
-        assert "true trade-offs confirmed" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "true trade-offs confirmed" in shown
+    assert shown.count("<svg") >= 2
+    assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|"-//W3C[^>]*>|rdf:resource="[^"]*"', "", shown)
+    assert main(["claims", "report", str(tmp_path / "a"), "--format", "latex"]) == 0
+    assert capsys.readouterr().out.count(r"\begin{table}") == 4
+    assert [one["alpha"] for one in game["decisions"]] == [0.1, 0.25]
+    assert all(one["head"]["safer"] <= one["decidable"] <= one["states"] for one in game["decisions"])
 
 
 def test_a_killed_audit_goes_on_and_workers_change_nothing(
