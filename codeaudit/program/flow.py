@@ -40,6 +40,11 @@ class Definition:
     context: Context
     statement: t.Node
 
+    @cached_property
+    def last_line(self) -> int:
+        """The last line on which a part of the value begins: from the next one on, the name has it."""
+        return max((node.line for node in t.walk(self.value)), default=self.line)
+
 
 @dataclass(frozen=True, eq=False)
 class CallEvent:

@@ -63,7 +63,7 @@ def reaching(
 def live(definitions: list[Definition], line: int) -> list[Definition]:
     """The definitions that a use on a line may see, as far as lines tell: none that is replaced for certain before it,
     and none that comes after it outside any loop. All of them where that leaves none."""
-    before = [d for d in definitions if d.line <= line]
-    certain = [i for i, d in enumerate(before) if d.line < line and not d.context.guards and not d.context.loops]
-    later = [d for d in definitions if d.line > line and d.context.loops]
+    before = [d for d in definitions if d.last_line < line]
+    certain = [i for i, d in enumerate(before) if not d.context.guards and not d.context.loops]
+    later = [d for d in definitions if d.last_line >= line and d.context.loops]
     return [*before[certain[-1] if certain else 0 :], *later] or definitions

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the runtime extra is not installed")
 
+import jsonschema  # noqa: E402
 import numpy as np  # noqa: E402
 from codeaudit_runtime.environments import LevelSet  # noqa: E402
 from codeaudit_runtime.episodes import EpisodeRow  # noqa: E402
@@ -25,6 +28,10 @@ from codeaudit.cli import main  # noqa: E402
 from codeaudit.errors import UserError  # noqa: E402
 
 LEVELS = 10
+
+
+def check(name: str, report: Any) -> None:
+    jsonschema.validate(report, json.loads(files("codeaudit").joinpath(f"schemas/{name}.schema.json").read_text()))
 
 
 def rows(mean: float, *, spread: float = 0.0, by_level: float = 0.0, name: str = "heldout") -> list[EpisodeRow]:
@@ -100,7 +107,7 @@ def test_the_command_reads_a_training_run_from_end_to_end(trained: Path, capsys:
     options = ["--in-loop", "--draws", "1", "--episodes", "4", "--levels", "heldout=1000:100", "--workers", "1"]
     assert main(["gap", str(trained), *options, "--quiet", "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["schema"] == "codeaudit.in-loop/1"
+    check("in-loop", report)
     (run,) = report["runs"]
     assert [point["steps"] for point in run["points"]][-1] == 512
     window = run["points"][-1]["window"]
@@ -163,3 +170,23 @@ def test_two_sets_are_read_against_the_floor(first: tuple[float, float], share: 
     assert found.training_share == (None if share is None else pytest.approx(share))
     assert found.near_chance is near
     assert found.unit == "episode"
+
+
+def test_the_command_compares_two_sets_and_refuses_one_run_in_both(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = ProcgenRecipe("procgen/fruitbot", "fpn", slots=4, rollout=64, minibatches=1, epochs=1)
+    (second,) = train_procgen(other, 0, tmp_path / "fpn")
+    first = next(trained.glob("*-512.safetensors"))
+    fast = ["--draws", "1", "--episodes", "2", "--no-content", "--workers", "1", "--quiet", "--format", "json"]
+    assert main(["gap", str(first), "--against", str(second), *fast]) == 0
+    report = json.loads(capsys.readouterr().out)
+    check("gap", report)
+    found = report["against"]["comparisons"]["procgen/fruitbot"]
+    assert [one["rule"] for one in found] == ["sampled", "greedy"]
+    own, others = (game["gaps"] for game in (report["games"][0], report["against"]["games"][0]))
+    for one, mine, theirs in zip(found, own, others, strict=True):
+        difference = mine["plain"]["difference"] - theirs["plain"]["difference"]
+        assert one["gap"]["difference"] == pytest.approx(difference)
+    assert main(["gap", str(first), "--against", str(next(trained.glob("*-256.safetensors"))), *fast]) == 2
+    assert "come from one training run" in capsys.readouterr().err

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the runtime extra is not installed")
 
+import jsonschema  # noqa: E402
 import numpy as np  # noqa: E402
 from codeaudit_runtime.similarity import statistics  # noqa: E402
 from codeaudit_runtime.train.encoders import ENCODERS, ProcgenAgent, agent_from_seed  # noqa: E402
@@ -86,6 +88,7 @@ def test_two_encoders_on_one_batch_are_a_finding_and_one_encoder_is_not(
     pytest.importorskip("procgen", reason="the procgen extra is not installed")
     assert main(["similarity", *map(str, agents), *FAST, "--format", "json"]) == 0
     report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, json.loads(files("codeaudit").joinpath("schemas/similarity.schema.json").read_text()))
     between, within = report["between_encoders"], report["within_encoder"]
     assert [(one["level_set"], one["finding"]) for one in between] == [("train", True), ("heldout", True)]
     assert all(null["value"] > null["high"] for one in between for null in one["draws"])
