@@ -210,6 +210,119 @@ def test_too_many_members_are_refused() -> None:
         load(buffer.getvalue())
 
 
+def changed_zip(content: bytes, **members: bytes) -> bytes:
+    """A zip file with members added or replaced, all of them compressed."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            new.writestr(name, members.pop(name, None) or old.read(name))
+        for name, value in members.items():
+            new.writestr(name, value)
+    return buffer.getvalue()
+
+
+def test_names_in_an_archive_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    names = (
+        "../owned",
+        str(tmp_path / "owned"),
+        "..\\owned",
+        "a/../../owned",
+        "policy.pth/../owned",
+        "new\nline",
+        "\x1b[2J",
+    )
+    load(changed_zip(ppo_archive(), **dict.fromkeys(names, b"x")))
+    assert [path.name for path in tmp_path.rglob("*")] == ["here"]
+
+
+def test_archives_that_unpack_without_end_are_refused() -> None:
+    inner = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(ppo_archive())) as archive:
+        inner_bytes = archive.read("policy.pth")
+    bomb = bytes(64 << 20)
+    with zipfile.ZipFile(io.BytesIO(inner_bytes)) as archive:
+        data = next(name for name in archive.namelist() if "/data/" in name)
+    for member in (data, "archive/more"):
+        inner = changed_zip(inner_bytes, **{member: bomb})
+        assert len(inner) < 1 << 20
+        for content, name in ((inner, "agent.pt"), (changed_zip(ppo_archive(), **{"policy.pth": inner}), "agent.zip")):
+            with pytest.raises(UserError, match="unpack to more than the file holds"):
+                load(content, name)
+
+
+def test_sizes_that_an_archive_only_claims_are_refused() -> None:
+    content = bytearray(ppo_archive())
+    entry = content.index(b"PK\x01\x02")
+    for claimed in (0xFFFF_FFFE, 0, 3):
+        content[entry + 24 : entry + 28] = claimed.to_bytes(4, "little")  # unpacked size in the central directory
+        with pytest.raises(UserError, match=r"agent\.zip"):
+            load(bytes(content))
+
+
+@pytest.mark.parametrize("shape", [(1 << 40,), (1 << 20, 1 << 20), (8, 1 << 34)])
+def test_tensors_of_absurd_shape_are_refused(shape: tuple[int, ...]) -> None:
+    """Few bytes with stride 0: looking whether all of them are finite would need terabytes."""
+    tensors = {**mlp_tensors("network", [4, 8, 2]), "network.0.weight": torch.zeros(1).expand(shape)}
+    content = torch_bytes(tensors)
+    assert len(content) < 1 << 14
+    with pytest.raises(UserError, match=r"tensor 'network\.0\.weight' of .* is larger than its file"):
+        load(content, "agent.pt")
+    old = io.BytesIO()
+    torch.save(tensors, old, _use_new_zipfile_serialization=False)
+    with pytest.raises(UserError, match="larger than its file"):
+        load(old.getvalue(), "agent.pt")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_values_that_are_no_numbers_are_refused_in_every_format(value: float) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    tensors = {**mlp_tensors("actor", [4, 8, 2]), **mlp_tensors("critic", [4, 8, 1])}
+    tensors["actor.0.weight"][0, 0] = value
+    for content, name in (
+        (safetensors.save(tensors, {"format": "cleanrl-ppo"}), "agent.safetensors"),
+        (torch_bytes(tensors), "agent.pt"),
+    ):
+        with pytest.raises(UserError, match=r"agent.*(NaN|infinite)"):
+            load(content, name)
+
+
+HEADER = {"format": "cleanrl-ppo"}
+LIES: dict[str, tuple[Any, bytes]] = {
+    "past the end": ({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 1 << 50]}}, bytes(16)),
+    "absurd shape": ({"a": {"dtype": "F32", "shape": [1 << 62, 1 << 62], "data_offsets": [0, 16]}}, bytes(16)),
+    "wrong shape": ({"a": {"dtype": "F32", "shape": [5], "data_offsets": [0, 16]}}, bytes(16)),
+    "negative": ({"a": {"dtype": "F32", "shape": [-4], "data_offsets": [0, 16]}}, bytes(16)),
+    "backwards": ({"a": {"dtype": "F32", "shape": [4], "data_offsets": [16, 0]}}, bytes(16)),
+    "overlapping": (
+        {name: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} for name in ("a", "b")},
+        bytes(16),
+    ),
+    "a hole": ({"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]}}, bytes(16)),
+    "unknown type": ({"a": {"dtype": "PICKLE", "shape": [4], "data_offsets": [0, 16]}}, bytes(16)),
+    "no tensor": ({"a": "b"}, b""),
+    "more bytes": ({"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}, bytes(4096)),
+    "a list": ([1, 2], b""),
+    "deep": ("[" * 100_000, b""),
+    "no text": (b"\xff\xfe{}", b""),
+}
+
+
+@pytest.mark.parametrize(("header", "data"), LIES.values(), ids=LIES)
+def test_lies_in_a_safetensors_header_are_refused(header: Any, data: bytes) -> None:
+    if isinstance(header, dict):
+        header = json.dumps({"__metadata__": HEADER, **header})
+    elif isinstance(header, list):
+        header = json.dumps(header)
+    text = header if isinstance(header, bytes) else header.encode()
+    for length in (len(text), len(text) + 1, (1 << 63) + 1, 0):
+        content = length.to_bytes(8, "little") + text + data
+        with pytest.raises(UserError, match=r"agent\.safetensors") as refused:
+            load(content, "agent.safetensors")
+        assert "\n" not in str(refused.value)
+
+
 def test_cleanrl_agents_by_their_parameter_names() -> None:
     discrete = {**mlp_tensors("actor", [4, 8, 2]), **mlp_tensors("critic", [4, 8, 1])}
     logits = head_of(load(torch_bytes(discrete), "agent.cleanrl_model"), OBSERVATIONS)

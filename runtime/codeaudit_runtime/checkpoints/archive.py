@@ -48,6 +48,11 @@ def tensors_from_bytes(content: bytes, where: str) -> dict[str, Any]:
 
     Raises UserError for anything but a dictionary, and for a pickle that asks for any other class or function.
     """
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        # torch.save compresses nothing, so a member that is larger than the file is a bomb.
+        unpacked = sum(member.file_size for member in archive_members(content, where).infolist())
+        if unpacked > len(content):
+            raise UserError(f"{where}: its members unpack to more than the file holds", hint="the file is refused")
     try:
         loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -62,4 +67,12 @@ def tensors_from_bytes(content: bytes, where: str) -> dict[str, Any]:
         ) from None
     if not isinstance(loaded, dict):
         raise UserError(f"{where}: holds a {type(loaded).__name__}, not a dictionary of tensors")
+    for name, value in loaded.items():
+        # A few bytes, repeated with stride 0, can be a tensor of any size; each operation on it would unfold them.
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            if value.numel() * value.element_size() > max(len(content), value.untyped_storage().nbytes()):
+                shape = " × ".join(map(str, value.shape))
+                raise UserError(
+                    f"{where}: tensor {str(name)!r} of {shape} is larger than its file", hint="the file is refused"
+                )
     return loaded
