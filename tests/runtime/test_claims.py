@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="the runtime extra is not installed")
 
 import jsonschema
 from codeaudit_runtime.claims.decisions import cvar_of_law, cvar_of_returns, decisions
+from codeaudit_runtime.claims.detector import auroc, detection
 from codeaudit_runtime.claims.gaps import (
     claim_from_probabilities,
     claim_from_quantiles,
@@ -23,6 +24,7 @@ from codeaudit_runtime.claims.gaps import (
 )
 from codeaudit_runtime.claims.recalibration import recalibration
 from codeaudit_runtime.claims.resampling import existence, magnitude, resampled_excess, sorted_indices
+from codeaudit_runtime.claims.siblings import siblings
 from codeaudit_runtime.claims.specimens import clearest
 from codeaudit_runtime.claims.stored import Law, StoredState
 from codeaudit_runtime.claims.verdicts import (
@@ -225,6 +227,45 @@ def test_specimens_are_the_clearest_of_their_kind() -> None:
     ]  # fmt: skip
 
 
+def test_siblings_reproduce_or_disagree() -> None:
+    nothing = (np.zeros(4), np.zeros(4))
+    states = [
+        stored(1.0, 0.0, nothing, nothing).result,
+        stored(0.4, 0.4, nothing, nothing, stratum=50.0).result,
+        stored(0.0, 0.0, nothing, nothing, stratum=100.0).result,
+    ]
+    found = siblings(states, [[0.0, 0.6], [0.4, 0.3], [0.0, 0.0]])
+    assert ((found.top.k, found.top.n), (found.rest.k, found.rest.n)) == ((1, 2), (2, 2))
+    assert found.disagreement == 1.0
+    alone = siblings(states, [[], [], []])
+    assert (alone.top.n, alone.rest.n) == (0, 0)
+
+
+def test_auroc_is_that_of_mann_and_whitney() -> None:
+    scores, labels = np.round(rng(1).normal(0, 1, 80), 1), rng(2).random(80) < 0.4
+    reference = stats.mannwhitneyu(scores[labels], scores[~labels]).statistic / (labels.sum() * (~labels).sum())
+    assert auroc(scores, labels) == pytest.approx(reference)
+
+
+def test_the_detector_learns_what_marks_an_overstated_claim() -> None:
+    """Here the second action's spread alone says it; the claim's size says nothing."""
+    states, groups = [], []
+    for index in range(120):
+        generator = rng(index)
+        overstated = bool(generator.random() < 0.5)
+        second = generator.normal(0, 3.0 if overstated else 1.0, 51)
+        claim = 1 + generator.random()
+        states.append(
+            stored(claim, 0.0 if overstated else 9.0, (np.ones(4), np.ones(4)), (generator.normal(0, 1, 51), second))
+        )
+        groups.append(f"run {index % 3}")
+    found = detection(states, groups, "run")
+    assert found.groups == 3
+    assert found.features > 0.95
+    assert 0.3 < found.claim_only < 0.7
+    assert found.oracle == 1.0
+
+
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two RiskyGrid agents that were trained for a moment."""
@@ -267,7 +308,7 @@ def test_an_audit_against_the_answer_key(agents: Path, tmp_path: Path, capsys: p
     assert shown.count("<svg") >= 2
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|"-//W3C[^>]*>|rdf:resource="[^"]*"', "", shown)
     assert main(["claims", "report", str(tmp_path / "a"), "--format", "latex"]) == 0
-    assert capsys.readouterr().out.count(r"\begin{table}") == 4
+    assert capsys.readouterr().out.count(r"\begin{table}") == 5
     assert [one["alpha"] for one in game["decisions"]] == [0.1, 0.25]
     assert all(one["head"]["safer"] <= one["decidable"] <= one["states"] for one in game["decisions"])
 

@@ -69,7 +69,7 @@ def audit(
 
     Exit code 1 where a claim is overstated.
     """  # fmt: skip
-    from codeaudit_runtime.claims.audit import Settings, audit_run, open_audit, runs_of_paths
+    from codeaudit_runtime.claims.audit import Settings, audit_run, open_audit, runs_of_paths, save_siblings
 
     settings = Settings(rollouts=rollouts, states=states, draws=draws, seed=seed)
     named = runs_of_paths(runs)
@@ -78,6 +78,7 @@ def audit(
     for name, path in named:
         with unit_progress(quiet) as progress:
             audit_run(name, path, environment, settings, directory, count, executor, progress)
+    save_siblings(named, environment, directory)
     overstated = _print(out, format_, output)
     if overstated:
         raise SystemExit(1)

@@ -6,7 +6,7 @@ import html
 
 from codeaudit.report.grid import Grid, cell_html, grids_to_latex
 from codeaudit.text import printable
-from codeaudit_runtime.claims.rendering import game_grids
+from codeaudit_runtime.claims.rendering import detection_grids, game_grids
 from codeaudit_runtime.claims.report import Audit
 from codeaudit_runtime.claims.specimens import clearest
 from codeaudit_runtime.claims.verdicts import GameSummary, Row, StateResult
@@ -15,7 +15,8 @@ from codeaudit_runtime.rendering.documents import STYLE
 
 def audit_latex(audit: Audit) -> str:
     """Every table, for `booktabs`."""
-    return grids_to_latex([grid for place in range(len(audit.games)) for grid in game_grids(audit, place)])
+    games = [grid for place in range(len(audit.games)) for grid in game_grids(audit, place)]
+    return grids_to_latex([*games, *detection_grids(audit)])
 
 
 def audit_html(audit: Audit) -> str:
@@ -36,6 +37,8 @@ def audit_html(audit: Audit) -> str:
                 f"<figure><figcaption><b>{_h(one.kind)}</b> ({_h(where)}). {_h(one.why)}</figcaption>"
                 f"{specimen_svg(one.state)}</figure>"
             )
+    for grid in detection_grids(audit):
+        body += [f"<h2>{_h(grid.title)}</h2>", _table(grid), *(f"<p>{_h(note)}</p>" for note in grid.notes)]
     settings = audit.settings
     body.append(
         f"<footer>{settings.rollouts:,} restarts a state and action, {settings.draws:,} draws a test, horizon "

@@ -17,8 +17,10 @@ HEADER = ("states by claim", "n", "real", "overstated", "mean claim", "mean trut
 
 def report_text(audit: Audit, markdown: bool = False) -> str:
     parts = []
-    for place in range(len(audit.games)):
-        first, *others = game_grids(audit, place)
+    for grids in (*(game_grids(audit, place) for place in range(len(audit.games))), detection_grids(audit)):
+        if not grids:
+            continue
+        first, *others = grids
         lines = [f"## {first.title}" if markdown else first.title, ""]
         for grid in (first, *others):
             if grid is not first and grid.title:
@@ -46,12 +48,19 @@ def game_grids(audit: Audit, place: int) -> list[Grid]:
          _picks(one.mean_greedy, one.decidable), _number(one.head.regret), _number(one.mean_greedy.regret))
         for one in repairs.decisions
     ]  # fmt: skip
-    fit = repairs.recalibration
+    fit, others = repairs.recalibration, repairs.siblings
+    notes = _sentences(summary, states, audit)
+    if others.top.n or others.rest.n:
+        notes.append(
+            f"Siblings: another seed claims at least half as much of the same actions at {_share(others.top)} of the "
+            f"top 2%, {_share(others.rest)} of the rest; their disagreement tells overstated claims with an AUROC of "
+            f"{_number(others.disagreement)}."
+        )
     mended = [
         (_percent(fit.refuted_before), _percent(fit.refuted_after), _percent(fit.kept), _percent(fit.asserted)),
     ]
     return [
-        _grid(title, HEADER, strata, _sentences(summary, states, audit)),
+        _grid(title, HEADER, strata, notes),
         _grid("", ("", "not overstated", "overstated"), two),
         _grid(
             "Which action is safer, by CVaR",
@@ -74,12 +83,30 @@ def game_grids(audit: Audit, place: int) -> list[Grid]:
     ]
 
 
+def detection_grids(audit: Audit) -> list[Grid]:
+    """How well the head alone tells which claims are overstated; nothing where no run or game can be left out."""
+    if not audit.detection:
+        return []
+    rows = [
+        (one.left_out, str(one.groups), _number(one.features), _number(one.claim_only), _number(one.oracle))
+        for one in audit.detection
+    ]
+    return [
+        _grid(
+            "Telling overstated claims from the head alone (AUROC on what was left out)",
+            ("left out", "groups", "13 features", "claim size alone", "oracle: claim − truth"),
+            rows,
+            ["Detector: ridge logistic regression; groups are those left out that hold overstated and other claims."],
+        )
+    ]
+
+
 def _grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> Grid:
     return Grid(title, tuple(columns), tuple(tuple(map(Cell, row)) for row in rows), tuple(notes))
 
 
 def _picks(picks: Picks, decidable: int) -> str:
-    return f"{_percent(picks.safer / decidable)} (p = {_number(picks.p)})" if decidable else "none"
+    return f"{_percent(picks.safer / decidable)} (p {_p_value(picks.p)})" if decidable else "none"
 
 
 def _sentences(summary: GameSummary, states: Sequence[StateResult], audit: Audit) -> list[str]:
@@ -137,6 +164,10 @@ def _mean(values: Sequence[float]) -> float:
 
 def _number(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.3f}"
+
+
+def _p_value(value: float) -> str:
+    return "< 0.001" if value < 0.001 else f"= {value:.3f}"
 
 
 def _percent(value: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from codeaudit.errors import UserError
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.claims.audit import RunFacts, Settings, facts_from_json, results_of_run
 from codeaudit_runtime.claims.decisions import ALPHAS, Decisions, decisions
+from codeaudit_runtime.claims.detector import Detection, detection
 from codeaudit_runtime.claims.recalibration import Recalibration, recalibration
+from codeaudit_runtime.claims.siblings import Siblings, siblings
 from codeaudit_runtime.claims.stored import StoredState, stored_states
 from codeaudit_runtime.claims.verdicts import GameSummary, StateResult, summarise
 
@@ -24,17 +26,20 @@ class Repairs:
 
     decisions: tuple[Decisions, ...]
     recalibration: Recalibration
+    siblings: Siblings
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything stored of one audit, and the verdicts that follow. `repairs` and `stored` are by game."""
+    """Everything stored of one audit, and the verdicts that follow. `repairs` and `stored` are by game; `detection`
+    is of all games, by run and by game left out."""
 
     settings: Settings
     runs: tuple[RunFacts, ...]
     games: tuple[tuple[GameSummary, tuple[StateResult, ...]], ...]
     repairs: tuple[Repairs, ...]
     stored: tuple[tuple[StoredState, ...], ...]
+    detection: tuple[Detection, ...]
 
 
 def audit_from_directory(path: Path) -> Audit:
@@ -51,7 +56,7 @@ def audit_from_directory(path: Path) -> Audit:
         raise UserError(f"{path}/manifest.json: not of an audit of claims") from None
     run = RunDirectory(path, manifest)
     facts = tuple(facts_from_json(run.unit(f"{name}/facts"), name) for name in names)
-    games, stored = [], []
+    games, stored, related = [], [], []
     for key in dict.fromkeys((one.environment, one.algorithm) for one in facts):
         by_run = {one.name: results_of_run(run, one) for one in facts if (one.environment, one.algorithm) == key}
         states = [state for results in by_run.values() for state in results]
@@ -62,14 +67,38 @@ def audit_from_directory(path: Path) -> Audit:
             kept += stored_states(run, name, results, real[: len(results)])
             del real[: len(results)]
         stored.append(tuple(kept))
+        related.append(siblings(states, [claims for name in by_run for claims in _sibling_claims(run, name)]))
     repairs = tuple(
         Repairs(
             tuple(decisions(kept, alpha, settings.seed) for alpha in ALPHAS),
             recalibration(states, summary.real, settings.seed),
+            others,
         )
-        for (summary, states), kept in zip(games, stored, strict=True)
+        for (summary, states), kept, others in zip(games, stored, related, strict=True)
     )
-    return Audit(settings, facts, tuple(games), repairs, tuple(stored))
+    return Audit(settings, facts, tuple(games), repairs, tuple(stored), _detection(games, stored))
+
+
+def _sibling_claims(run: RunDirectory, name: str) -> list[list[float]]:
+    content = run.unit(f"{name}/siblings")
+    if content is None:
+        raise UserError(f"{name}: the audit is not finished", hint="run the same `codeaudit claims` again")
+    claims: list[list[float]] = json.loads(content)
+    return claims
+
+
+def _detection(
+    games: Sequence[tuple[GameSummary, tuple[StateResult, ...]]], stored: Sequence[tuple[StoredState, ...]]
+) -> tuple[Detection, ...]:
+    """Only what can be left out: a run of several, a game of several."""
+    states = [state for kept in stored for state in kept]
+    by_run = [state.result.run for state in states]
+    by_game = [summary.environment for (summary, _), kept in zip(games, stored, strict=True) for _ in kept]
+    return tuple(
+        detection(states, groups, left_out)
+        for left_out, groups in (("run", by_run), ("game", by_game))
+        if len(set(groups)) > 1
+    )
 
 
 def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
@@ -95,6 +124,7 @@ def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
             }
             for (summary, states), repairs in zip(audit.games, audit.repairs, strict=True)
         ],
+        "detection": [asdict(one) for one in audit.detection],
     }
     finite: dict[str, Any] = _finite(report)
     return finite

@@ -40,13 +40,22 @@ def heads_bytes(observations_N: AnyArray, laws_NAK: FloatArray, support_K: Float
     return buffer.getvalue()
 
 
-def stored_states(run: RunDirectory, name: str, states: list[StateResult], real: list[bool]) -> list[StoredState]:
-    """The states of one run; UserError where the audit was made before this was kept, or is damaged."""
+def audited_observations(run: RunDirectory, name: str) -> AnyArray:
+    """Observations of a run's audited states, in their order."""
+    return _heads(run, name)[0]
+
+
+def _heads(run: RunDirectory, name: str) -> tuple[AnyArray, FloatArray, FloatArray]:
     content = run.unit(f"{name}/heads")
     if content is None:
         raise UserError(f"{name}: the audit holds no learned laws", hint="run the same `codeaudit claims` again")
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        observations, laws, support = arrays["observations"], arrays["laws"], arrays["support"]
+        return arrays["observations"], arrays["laws"], arrays["support"]
+
+
+def stored_states(run: RunDirectory, name: str, states: list[StateResult], real: list[bool]) -> list[StoredState]:
+    """The states of one run; UserError where the audit was made before this was kept, or is damaged."""
+    observations, laws, support = _heads(run, name)
     found = []
     for place, (state, exists) in enumerate(zip(states, real, strict=True)):
         first, second = (_law(laws[place][action], support) for action in state.actions)
