@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place, Summary
+from codeaudit.evaluation.words import UNIT_TEST
 from codeaudit.findings import Finding
 from codeaudit.predictions import Prediction
 from codeaudit.snapshot import Skipped, Snapshot, open_snapshot
@@ -160,6 +161,9 @@ def read_facts(snapshot: Snapshot, store: Cache, workers: int, say: Progress) ->
     wanted = [e for e in snapshot.entries if is_read(e.path)]
     skipped = [Skipped(e.path, f"{e.size:,} bytes of generated code or data, over the limit of {size_limit(e.path):,}")
                for e in wanted if e.size > size_limit(e.path)]  # fmt: skip
+    tests = _unit_tests([e.path for e in wanted])
+    skipped += [Skipped(f"{folder}/", f"{len(paths)} files of unit tests; not read") for folder, paths in tests.items()]
+    wanted = [e for e in wanted if not any(e.path in paths for paths in tests.values())]
     copies = {e.path for e in wanted if ".ipynb_checkpoints/" in e.path}
     skipped += [Skipped(path, "a copy that Jupyter saved by itself") for path in sorted(copies)]
     wanted = [e for e in wanted if e.size <= size_limit(e.path) and e.path not in copies]
@@ -191,6 +195,21 @@ def read_facts(snapshot: Snapshot, store: Cache, workers: int, say: Progress) ->
         elif entry.path.endswith((".py", ".ipynb")):
             skipped.append(Skipped(entry.path, str(value), line))
     return Facts(files, configs, skipped, len(wanted), len(missing), hits, sum(e.size for e in wanted))
+
+
+def _unit_tests(paths: Sequence[str]) -> dict[str, set[str]]:
+    """The folders that hold nothing but unit tests, with their files. Where a helper stands beside them, they show what
+    it is called with, and all are read."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        folder, inside_it, _ = path.rpartition("tests/")
+        if inside_it and (not folder or folder.endswith("/")) and path.endswith(".py"):
+            found.setdefault(f"{folder}tests", set()).add(path)
+    return {
+        folder: inside
+        for folder, inside in sorted(found.items())
+        if all(UNIT_TEST.search(p) or p.endswith("/__init__.py") for p in inside)
+    }
 
 
 def _fact_key(version: str, path: str, blob: str) -> str:

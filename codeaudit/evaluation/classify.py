@@ -79,7 +79,7 @@ class Classifier:
     def _under(self, selection: Selection, rollout: Rollout, draw: Draw, frame: Frame) -> Draw:
         """The draw with the conditions between its selection and the step."""
         if not draw.guards >= {(id(test), held) for test, held in selection.guards}:
-            draw = self.tracer._decided(draw, selection.guards, frame)
+            (draw,) = self.tracer._decided([draw], selection.guards, frame)
         # A condition with another selection on its other side always matters: the rules may differ there.
         split = {
             id(test)

@@ -6,10 +6,10 @@ from codeaudit.evaluation import words
 from codeaudit.evaluation.agents import agent_of
 from codeaudit.evaluation.contexts import contexts
 from codeaudit.evaluation.environments import Made
-from codeaudit.evaluation.purpose import UNIT_TEST
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.tools import Tools
+from codeaudit.evaluation.words import UNIT_TEST
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
 from codeaudit.program.folding import Known, Origin

@@ -144,29 +144,14 @@ class Tracer(Sinks):
             if d.kind == "augment":
                 more = self._trace(d.value, selector, frame, d.context, depth + 1)
                 if any(x.rule == "noisy" or x.decisions for x in more):
-                    return draws + [self._decided(x, extra, frame) for x in more]
+                    return draws + self._decided(more, extra, frame)
                 continue
             more = self._trace(d.value, (*d.selector, *selector), frame, d.context, depth + 1)
             if extra and isinstance(d.value, (t.Name, t.Attr)):  # `if deterministic: action = mean`: chosen here
                 path = frame.function.module.path
                 more = [replace(x, file=path, line=d.line) if x.rule == "network" else x for x in more]
-            draws.extend(self._decided(x, extra, frame) for x in more)
+            draws.extend(self._decided(more, extra, frame))
         return [replace(d, decisions=(*d.decisions, *left_out)) for d in draws] if left_out else draws
-
-    def _left_out(self, definitions: list[Definition], use: Context | None, frame: Frame) -> tuple[Decision, ...]:
-        """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero."""
-        decisions = []
-        for d in definitions if use is not None else ():
-            if use is None or d.context.order > use.order or not d.context.guards:
-                continue
-            guard = d.context.guards[-1]
-            if any(guard[0] is test for test, _ in use.guards) or self._feasible(guard, frame) is not False:
-                continue
-            origin = self.evaluator.holds(guard, frame)[1]
-            if origin is not None and self._noise(d.value, frame) is not None:
-                path = frame.function.module.path
-                decisions.append(Decision(path, guard[0].line, origin, "no noise is added"))
-        return tuple(decisions)
 
     def _attribute(self, node: t.Attr, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         if node.name in ("mode", "mean") and self._is_distribution(node.obj, frame):
@@ -206,39 +191,46 @@ class Tracer(Sinks):
             guard = (test, held)
             if self._feasible(guard, frame) is False:
                 continue
-            for d in self._trace(branch, selector, frame, use, depth + 1):
-                draws.append(self._decided(d, (guard,), frame))
+            draws += self._decided(self._trace(branch, selector, frame, use, depth + 1), (guard,), frame)
         return draws
 
-    def _decided(self, draw: Draw, guards: tuple[Guard, ...], frame: Frame) -> Draw:
-        """The draw with the conditions it stands under added to its decisions."""
+    def _decided(self, draws: list[Draw], guards: tuple[Guard, ...], frame: Frame) -> list[Draw]:
+        """The draws with the conditions they stand under added to their decisions."""
+        if not guards or not draws:
+            return draws
         file = frame.function.module.path
-        if guards:
-            draw = replace(draw, guards=draw.guards | {(id(test), held) for test, held in guards})
+        chance: tuple[str, Known | None, tuple[str, int]] | None = None
+        word, doubt, decisions = "", 0, []
         for guard in guards:
-            chance = self.epsilon_of(guard[0], frame)
-            if chance is not None:
-                amount, where, positive = chance
-                if not draw.chance:
-                    taken = "random" if guard[1] == positive else "other"
-                    draw = replace(draw, chance=taken, epsilon=draw.epsilon or self.evaluator.evaluate(amount, where),
-                                   epsilon_test=(file, guard[0].line))  # fmt: skip
+            found = self.epsilon_of(guard[0], frame)
+            if found is not None:
+                amount, where, positive = found
+                taken = "random" if guard[1] == positive else "other"
+                chance = chance or (taken, self.evaluator.evaluate(amount, where), (file, guard[0].line))
                 continue
-            word = dispatch_word(guard[0])
-            if word:
-                if guard[1] and not draw.dispatch:
-                    draw = replace(draw, dispatch=word)
+            compared = dispatch_word(guard[0])
+            if compared:
+                word = word or (compared if guard[1] else "")
                 continue
             _, origin = self.evaluator.holds(guard, frame)
             if origin is None:
-                draw = replace(draw, doubt=draw.doubt + 1)
-                continue
-            if self._is_action_test(guard[0]):
-                continue
-            what = f"`{origin.name}` decides" if origin.name else "a literal decides"
-            decision = Decision(file, guard[0].line, origin, what, id(guard[0]))
-            draw = replace(draw, decisions=(*draw.decisions, decision))
-        return draw
+                doubt += 1
+            elif not self._is_action_test(guard[0]):
+                what = f"`{origin.name}` decides" if origin.name else "a literal decides"
+                decisions.append(Decision(file, guard[0].line, origin, what, id(guard[0])))
+        under = {(id(test), held) for test, held in guards}
+        out = []
+        for d in draws:
+            known = vars(d) | {
+                "guards": d.guards | under,
+                "dispatch": d.dispatch or word,
+                "doubt": d.doubt + doubt,
+                "decisions": (*d.decisions, *decisions),
+            }
+            if chance is not None and not d.chance:
+                known |= {"chance": chance[0], "epsilon": d.epsilon or chance[1], "epsilon_test": chance[2]}
+            out.append(Draw(**known))
+        return out
 
     @staticmethod
     def _is_action_test(test: t.Node) -> bool:
@@ -478,8 +470,8 @@ class Tracer(Sinks):
             verdicts = [self._feasible(guard, frame) for guard in event.context.guards]
             if any(v is False for v in verdicts):
                 continue
-            for d in self._trace(event.value, selector, frame, event.context, depth + 1):
-                draws.append(self._decided(d, event.context.guards, frame))
+            found = self._trace(event.value, selector, frame, event.context, depth + 1)
+            draws += self._decided(found, event.context.guards, frame)
             if event.context.guards and all(v is True for v in verdicts) and not event.is_yield:
                 break
         return draws

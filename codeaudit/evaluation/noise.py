@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from codeaudit.evaluation import words
 from codeaudit.evaluation.chances import Chances
+from codeaudit.evaluation.draw import Decision
 from codeaudit.facts import tree as t
+from codeaudit.program.flow import Context, Definition
 from codeaudit.program.folding import Known
 from codeaudit.program.frames import Frame, FunctionValue, Instance
 from codeaudit.program.index import last_name
@@ -109,6 +111,21 @@ class Noise(Chances):
                 if known is not None and isinstance(known.value, (int, float)) and not known.value:
                     return known
         return None
+
+    def _left_out(self, definitions: list[Definition], use: Context | None, frame: Frame) -> tuple[Decision, ...]:
+        """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero."""
+        decisions = []
+        for d in definitions if use is not None else ():
+            if use is None or d.context.order > use.order or not d.context.guards:
+                continue
+            guard = d.context.guards[-1]
+            if any(guard[0] is test for test, _ in use.guards) or self._feasible(guard, frame) is not False:
+                continue
+            origin = self.evaluator.holds(guard, frame)[1]
+            if origin is not None and self._noise(d.value, frame) is not None:
+                path = frame.function.module.path
+                decisions.append(Decision(path, guard[0].line, origin, "no noise is added"))
+        return tuple(decisions)
 
     def _is_noisy_network(self, calls: list[t.Call], frame: Frame) -> bool:
         """Whether one of the calls runs a network with live parameter noise (NoisyNet layers in training mode)."""

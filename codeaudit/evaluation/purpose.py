@@ -15,7 +15,6 @@ from codeaudit.program.index import Function, last_name
 from codeaudit.program.resolve import Resolver
 
 EVALUATES = re.compile(r"_*(eval|evaluate|evaluation|test|validate)(_|$)")
-UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def _kind(
     path = function.module.path
     stem = path.rpartition("/")[2].rpartition(".")[0]
     learning = stored or updates
-    if UNIT_TEST.search(path) and (
+    if words.UNIT_TEST.search(path) and (
         function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"
     ):
         return "none", "unit test"

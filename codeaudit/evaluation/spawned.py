@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codeaudit.evaluation import words
-from codeaudit.evaluation.purpose import UNIT_TEST
 from codeaudit.evaluation.reported import report_site
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.tools import Tools
+from codeaudit.evaluation.words import UNIT_TEST
 from codeaudit.facts import tree as t
 from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, Module, last_name

@@ -96,6 +96,7 @@ CONVERSIONS = {
     "iter",
     "next",
 }
+UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical"}
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import ClassVar, Literal
 
 from codeaudit.evaluation.find import Audit
-from codeaudit.evaluation.purpose import UNIT_TEST
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.tools import Found
+from codeaudit.evaluation.words import UNIT_TEST
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
 from codeaudit.program.frames import Frame, Library
