@@ -172,3 +172,13 @@ def test_a_fault_of_the_analysis_costs_one_function(
     (skipped,) = result.skipped
     assert (skipped.file, skipped.line) == ("evaluate.py", 6)
     assert "the analysis of `evaluate` failed here (KeyError)" in skipped.reason
+
+
+def test_folders_of_unit_tests_are_left_out_and_said(tree: Path, tmp_path: Path) -> None:
+    """A helper beside the tests keeps them: they show what it is called with."""
+    (tree / "tests").mkdir()
+    (tree / "tests" / "test_agent.py").write_text("def test_it():\n    assert True\n")
+    alone = scanned(str(tree), tmp_path / "cache")
+    assert [s["reason"] for s in alone["skipped"] if s["file"] == "tests/"] == ["1 files of unit tests; not read"]
+    (tree / "tests" / "util.py").write_text("def helper():\n    return 1\n")
+    assert not scanned(str(tree), tmp_path / "cache")["skipped"]
