@@ -24,12 +24,12 @@ Files = Mapping[str, str]
 class Edit:
     """A change of source that `codeaudit.fix` knows how to make. Plain data: a rule asks, it never rewrites."""
 
-    kind: Literal["add_keyword", "restore_mode"]
+    kind: Literal["add_keyword", "restore_mode", "slot_quota"]
     file: str
-    line: int  # of the call to change, or of the function to extend
-    name: str  # the call's last name (`act`), or the function's name
-    keyword: str  # the keyword to add, or the receiver whose mode is restored
-    value: str  # source text of the keyword's value
+    line: int  # of the call or the loop to change, or of the function to extend
+    name: str  # the call's last name (`act`), the function's name, or the list that a loop fills
+    keyword: str  # the keyword to add, the receiver whose mode is restored, or ""
+    value: str  # source text of the keyword's value, or of the number of slots
     safe: bool  # changes no behaviour
 
 

@@ -12,6 +12,7 @@ from codeaudit.program.flow import Definition
 from codeaudit.program.frames import Frame, FunctionValue
 from codeaudit.program.index import Function, last_name
 from codeaudit.rules.base import (
+    Edit,
     Hit,
     Rule,
     Subject,
@@ -104,6 +105,7 @@ class FirstFinished(Rule):
         "bias."
     )
     source = "https://github.com/DLR-RM/stable-baselines3/pull/447, https://github.com/chainer/chainerrl/issues/368"
+    fixable = "unsafe"
     experiment = "first_finished_bias"
     good = (
         {
@@ -137,9 +139,11 @@ class FirstFinished(Rule):
                 function = found.rollout.function
                 said = f"stops as soon as `{counted}` is long enough, whichever slots filled it: short episodes win"
                 step = Evidence(place(function, found.rollout.step), "steps all slots at once")
-                yield Hit(
-                    place(function, loop), said, 0, (Evidence(place(function, loop), "the loop's condition"), step)
-                )
+                at = place(function, loop)
+                environment = t.dotted(found.rollout.environment)
+                edit = Edit("slot_quota", at.file, at.line, counted, "", f"{environment}.num_envs", safe=False)
+                evidence = (Evidence(at, "the loop's condition"), step)
+                yield Hit(at, said, 0, evidence, edit if environment else None)
 
 
 class BestEvaluation(Rule):

@@ -189,3 +189,83 @@ def test_a_notebook_is_left_to_a_person() -> None:
     notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
     (found,) = [p for p in lint({"a.ipynb": notebook}) if p.finding.code == "CA801"]
     assert found.edit is None
+
+
+FIRST_FINISHED = """\
+def evaluate(agent, eval_envs, num_episodes):
+    returns = []
+    obs = eval_envs.reset()
+    # until there are enough
+    while len(returns) < num_episodes:
+        obs, _, done, infos = eval_envs.step(agent.act(obs))
+        for info in infos:
+            if "episode" in info or "final" in info:
+                returns.append(info["episode"]["r"])  # its return
+    return returns
+"""
+BY_SLOT = """\
+def evaluate(agent, eval_envs, num_episodes):
+    returns = []
+    obs = eval_envs.reset()
+    # until there are enough
+    slot_quota = -(-(num_episodes) // eval_envs.num_envs)  # episodes of each slot
+    slot_counts = [0] * eval_envs.num_envs
+    while min(slot_counts) < slot_quota:
+        obs, _, done, infos = eval_envs.step(agent.act(obs))
+        for slot, info in enumerate(infos):
+            if ("episode" in info or "final" in info) and slot_counts[slot] < slot_quota:
+                returns.append(info["episode"]["r"])  # its return
+                slot_counts[slot] += 1
+    return returns
+"""
+
+
+def quota(line: int) -> Edit:
+    return Edit("slot_quota", "a.py", line, "returns", "", "eval_envs.num_envs", safe=False)
+
+
+def test_each_slot_gets_a_quota() -> None:
+    done, made = fixed(FIRST_FINISHED.encode(), [quota(5)])
+    assert done.decode() == BY_SLOT
+    assert len(made) == 1
+    assert fixed(done, [quota(5), quota(7)]) == (done, ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("len(returns) < num_episodes", "len(returns) < num_episodes and running"),
+        ("returns.append", "returns.extend"),
+        ("while len(returns) < num_episodes:", "for _ in range(num_episodes):"),
+    ],
+)
+def test_a_loop_that_is_written_otherwise_stays(change: tuple[str, str]) -> None:
+    data = FIRST_FINISHED.replace(*change).encode()
+    assert fixed(data, [quota(5)]) == (data, ())
+
+
+def test_quotas_give_every_slot_as_many_episodes() -> None:
+    """The rewritten function, run: slot 0's episodes are short, and it still contributes no more than the others."""
+
+    class Environments:
+        num_envs = 3
+
+        def __init__(self) -> None:
+            self.time = 0
+
+        def reset(self) -> int:
+            return 0
+
+        def step(self, _: object) -> tuple[int, None, None, list[dict[str, dict[str, int]]]]:
+            self.time += 1
+            ends = [self.time % length == 0 for length in (1, 3, 7)]
+            return 0, None, None, [{"episode": {"r": slot}} if end else {} for slot, end in enumerate(ends)]
+
+    class Agent:
+        def act(self, obs: int) -> int:
+            return obs
+
+    space: dict[str, object] = {}
+    exec(BY_SLOT, space)
+    counted = space["evaluate"](Agent(), Environments(), 7)  # type: ignore[operator]
+    assert sorted(counted) == [0, 0, 0, 1, 1, 1, 2, 2, 2]

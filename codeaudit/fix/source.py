@@ -1,4 +1,4 @@
-"""Mend source as rules asked for, with formatting and comments kept. It decides nothing about what is wrong."""
+"""Edits of one file's source, and files written whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from codeaudit.errors import UserError
+from codeaudit.fix.quota import with_quota
 from codeaudit.rules.base import Edit
 from codeaudit.text import printable
 
@@ -131,6 +132,7 @@ class _Fixer(cst.CSTTransformer):
         super().__init__()
         self.keywords = {(e.line, e.name): e for e in edits if e.kind == "add_keyword"}
         self.restores = {(e.line, e.name): e for e in edits if e.kind == "restore_mode"}
+        self.quotas = {e.line: e for e in edits if e.kind == "slot_quota"}
         self.made: list[Edit] = []
 
     def _line(self, node: cst.CSTNode) -> int:
@@ -145,6 +147,16 @@ class _Fixer(cst.CSTTransformer):
             return updated_node
         self.made.append(edit)
         return with_keyword(updated_node, edit.keyword, edit.value)
+
+    def leave_While(
+        self, original_node: cst.While, updated_node: cst.While
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+        edit = self.quotas.get(self._line(original_node))
+        statements = with_quota(updated_node, edit.name, edit.value) if edit is not None else None
+        if edit is None or statements is None:
+            return updated_node
+        self.made.append(edit)
+        return cst.FlattenSentinel(statements)
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.BaseStatement:
         lines = {self._line(original_node), self._line(original_node.name)}
