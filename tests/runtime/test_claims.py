@@ -313,6 +313,18 @@ def test_an_audit_against_the_answer_key(agents: Path, tmp_path: Path, capsys: p
     assert all(one["head"]["safer"] <= one["decidable"] <= one["states"] for one in game["decisions"])
 
 
+def test_a_categorical_head_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    grid = ["--env", "riskygrid:faint", "--algo", "c51", "--steps", "5_200", "--out", str(tmp_path / "c51"), "--quiet"]
+    assert main(["train", "distributional", *grid]) == 0
+    small = ["--rollouts", "40", "--states", "60", "--draws", "99", "--workers", "1", "--quiet", "--format", "json"]
+    main(["claims", str(tmp_path / "c51"), "--out", str(tmp_path / "a"), *small])
+    (game,) = json.loads(capsys.readouterr().out)["games"]
+    assert game["algorithm"] == "c51"
+    assert not any(state["crossed"] for state in game["states"])
+    assert any(state["claim"] > 0 for state in game["states"])
+    assert game["siblings"]["top"]["n"] == 0
+
+
 def test_a_killed_audit_goes_on_and_workers_change_nothing(
     agents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
