@@ -26,7 +26,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _WALL = 3.0  # a child may wait this many times longer than it may compute
-_MEMORY = 4 << 30  # bytes that a child may take beyond those that it starts with
+_MEMORY = 2 << 30  # bytes that a child may take beyond those that it starts with
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ SECONDS_PER_CHUNK = 30.0
 MAX_DEPTH = 150  # brackets inside each other: LibCST dies of a few hundred more
 MAX_OPERATORS = 3_000  # on one line: its time and its stack grow with the length of such a chain
 
+MAX_LINKS = 1_000  # of one chain of attributes, calls and subscripts: its time grows with the square of them
+
 BRACKET = re.compile(r"[()\[\]{}]")
+CHAIN = re.compile(rf"(?:\.\w+|\(\w*\)|\[\w*\]){{{MAX_LINKS}}}")
 
 Unit = tuple[tuple[str, bytes], ...]  # (path, bytes) of a few files
 Encoded = bytes  # marshal of ("python", tree) | ("config", leaves) | ("failed", reason, line)
@@ -148,8 +151,11 @@ def _too_much(text: str) -> str:
     """Why a source would cost the parser too much; "" for ordinary code. A quick look, not a parse."""
     depth = deepest = 0
     for line in text.split("\n"):
-        if len(line) > MAX_OPERATORS and sum(map(line.count, "+-*/%|&")) > MAX_OPERATORS:
-            return f"a line holds more than {MAX_OPERATORS:,} operators"
+        if len(line) > 2 * MAX_LINKS:
+            if sum(map(line.count, (*"+-*/%|&", " else "))) > MAX_OPERATORS:
+                return f"a line holds more than {MAX_OPERATORS:,} operators"
+            if CHAIN.search(line):
+                return f"a chain of attributes, calls and subscripts has more than {MAX_LINKS:,} links"
         if line[:1].isalpha():  # a new statement: brackets in strings and comments don't add up over the file
             depth = 0
         if "(" in line or "[" in line or "{" in line or depth:
