@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-ROUNDS = 3
+ROUNDS = 3  # unless --rounds says otherwise
 ENVIRONMENT = "Pendulum-v1"  # every episode has 200 steps, whoever plays
 
 
@@ -81,8 +81,8 @@ def environment() -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
-def best(measure: Callable[[], float], rounds: int = ROUNDS) -> float:
-    return min(measure() for _ in range(rounds))
+def best(measure: Callable[[], float]) -> float:
+    return min(measure() for _ in range(ROUNDS))
 
 
 def clock(work: Callable[[], object]) -> float:
@@ -192,7 +192,7 @@ def evaluating(options: argparse.Namespace, work: Path) -> Iterator[Row]:
     units = units_for(
         "agent", files, ENVIRONMENT, [ActionRule("greedy")], Plan(draws=tuple(range(8)), episodes_per_draw=128)
     )
-    one, two = (best(lambda: clock(lambda: measure(units, None, workers=n)), 2) for n in (1, 2))  # noqa: B023
+    one, two = (best(lambda: clock(lambda: measure(units, None, workers=n))) for n in (1, 2))  # noqa: B023
     yield against("evaluate: two workers, against one", two, one, "s")
 
 
@@ -221,7 +221,7 @@ def claiming(_: argparse.Namespace, work: Path) -> Iterator[Row]:
         return best(lambda: cpu(lambda: restart_returns(task)))
 
     restart_returns(RestartTask(str(path), head.sha256, name, snapshots, 0, 2_000, 1_000, (0, 1)))  # warm
-    naive = best(lambda: cpu(lambda: naive_returns(head, list(snapshots), 0, 100)), 2) / 100 * 1e3
+    naive = best(lambda: cpu(lambda: naive_returns(head, list(snapshots), 0, 100))) / 100 * 1e3
     few, many = ours(200), ours(2_000)
     each = many / 2_000 * 1e3
     yield Row(
@@ -240,15 +240,18 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, Path], Iterator[Row]]] = {
 
 
 def main() -> None:
+    global ROUNDS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repository", type=Path, action="append", help="clone to scan at HEAD; repeatable")
     parser.add_argument("--semgrep", help="the program; without it there is no comparison with Semgrep")
     parser.add_argument("--rules", type=Path, help="the rules that Semgrep runs")
     parser.add_argument("--episodes", type=int, default=96)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each measurement; the best counts")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="a part of the table; repeatable")
     options = parser.parse_args()
     if options.semgrep and not options.rules:
         parser.error("--semgrep needs --rules")
+    ROUNDS = options.rounds
     os.environ["OMP_NUM_THREADS"] = "1"
     sys.path.insert(0, str(HERE))
     print(f"{machine()}\n\n| what | ours | the other | the other is |\n| --- | --- | --- | --- |", flush=True)
