@@ -192,6 +192,16 @@ def test_training_learns_what_a_gamble_is(tmp_path: Path) -> None:
     assert safe[-5] - safe[5] < 1.0
 
 
+def test_the_agents_of_every_save_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qrdqn, "CHUNK", 2_600)
+    arguments = ["--env", "riskygrid", "--steps", "5_200", "--out", str(tmp_path / "a"), "--keep-each", "--quiet"]
+    assert main(["train", "distributional", *arguments]) == 0
+    files = sorted(path.relative_to(tmp_path / "a").as_posix() for path in tmp_path.rglob("*.safetensors"))
+    assert files == ["at-2600/seed-0.safetensors", "at-5200/seed-0.safetensors", "seed-0.safetensors"]
+    first, last, final = ((tmp_path / "a" / name).read_bytes() for name in files)
+    assert last == final != first
+
+
 def test_recipes_that_cannot_be_are_refused() -> None:
     with pytest.raises(UserError):
         Recipe("riskygrid", 5_000)

@@ -6,7 +6,9 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -14,6 +16,9 @@ import numpy as np
 from codeaudit.errors import UserError
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.spaces import FloatArray
+
+if TYPE_CHECKING:
+    from codeaudit_runtime.train.qrdqn import TrainedMember
 
 
 @click.group(name="train", context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,6 +39,7 @@ def train() -> None:
 @click.option("--first-seed", default=0, show_default=True, type=click.IntRange(0), help="Seed of the first agent.")
 @click.option("--steps", default="500000", show_default=True, help="Environment steps an agent; 500_000 is fine.")
 @click.option("--support", metavar="LOW:HIGH", help="Lowest and highest atom of C51.")
+@click.option("--keep-each", is_flag=True, help="Also keep the agents of every save, in DIR/at-STEP.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="Where agents are written.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def distributional(
@@ -43,6 +49,7 @@ def distributional(
     first_seed: int,
     steps: str,
     support: str | None,
+    keep_each: bool,
     out: Path,
     quiet: bool,
 ) -> None:
@@ -66,11 +73,11 @@ def distributional(
             shown = ", ".join("none ended" if math.isnan(value) else f"{value:.2f}" for value in returns_S)
             print(f"{environment}: {step:,} of {count:,} steps; mean return {shown}", file=sys.stderr, flush=True)
 
-    members = train_members(recipe, run, report)
-    for member in members:
-        (out / f"seed-{member.seed}.safetensors").write_bytes(member.content)
-        if member.control is not None:
-            (out / f"seed-{member.seed}-member-0.safetensors").write_bytes(member.control)
+    def keep(step: int, members: list[TrainedMember]) -> None:
+        _write_agents(out / f"at-{step}", members)
+
+    members = train_members(recipe, run, report, keep if keep_each else None)
+    _write_agents(out, members)
     curves = {str(member.seed): [None if np.isnan(v) else v for v in member.returns] for member in members}
     (out / "training.json").write_text(json.dumps({"recipe": recipe.to_json(), "returns": curves}, indent=2) + "\n")
     if not quiet:
@@ -89,6 +96,14 @@ def _levels(text: str, option: str) -> tuple[int, int]:
     if not colon or not start.isdecimal() or not count.isdecimal() or int(count) < 1:
         raise UserError(f"{option} {text!r} is not START:COUNT", hint=f"for example {option} 1000:100")
     return int(start), int(count)
+
+
+def _write_agents(folder: Path, members: Sequence[TrainedMember]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for member in members:
+        (folder / f"seed-{member.seed}.safetensors").write_bytes(member.content)
+        if member.control is not None:
+            (folder / f"seed-{member.seed}-member-0.safetensors").write_bytes(member.control)
 
 
 @train.command()

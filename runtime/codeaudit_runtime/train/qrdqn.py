@@ -42,6 +42,9 @@ class TrainedMember:
     control: bytes | None = None
 
 
+OnMembers = Callable[[int, list[TrainedMember]], None]
+
+
 class Trainer:
     """S agents in lockstep: one environment slot, one ring and one random stream each.
 
@@ -211,10 +214,15 @@ def _reset_all(environments: list[VectorEnvironment], seeds: list[int], chunk: i
     return np.stack(firsts)
 
 
-def train_members(recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None = None) -> list[TrainedMember]:
-    """Train, saving after each chunk in `run`; a killed run goes on after the last saved one."""
+def train_members(
+    recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None = None, on_members: OnMembers | None = None
+) -> list[TrainedMember]:
+    """Train, saving after each chunk in `run`; a killed run goes on after the last saved one.
+
+    `on_members` is given each save's step and agents, before the save counts as done.
+    """
     with _without_denormals():
-        return _train_members(recipe, run, on_chunk)
+        return _train_members(recipe, run, on_chunk, on_members)
 
 
 @contextmanager
@@ -229,13 +237,17 @@ def _without_denormals() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def _train_members(recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None) -> list[TrainedMember]:
+def _train_members(
+    recipe: Recipe, run: RunDirectory, on_chunk: OnChunk | None, on_members: OnMembers | None
+) -> list[TrainedMember]:
     trainer = Trainer(recipe)
     kept = run.unit("training")
     if kept is not None:
         trainer.put_back(kept)
     while trainer.step < recipe.steps:
         trainer.run_chunk()
+        if on_members is not None:
+            on_members(trainer.step, trainer.members())
         run.save("training", trainer.saved())
         if on_chunk is not None:
             on_chunk(trainer.step, np.array([returns[-1] for returns in trainer.returns]))
