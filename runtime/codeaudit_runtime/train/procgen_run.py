@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from codeaudit.errors import UserError
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.campaign import keep_text
 from codeaudit_runtime.spaces import AnyArray
@@ -54,7 +55,7 @@ def train_procgen(recipe: ProcgenRecipe, steps: int, folder: Path, on_update: On
         if kept is not None:
             put_back(trainer, kept)
         elif trainer.steps == 0:
-            (folder / checkpoint_name(recipe, 0)).write_bytes(checkpoint_bytes(trainer))
+            _write_checkpoint(trainer, folder)
         while trainer.steps < steps:
             before = trainer.steps
             log = trainer.update()
@@ -62,15 +63,24 @@ def train_procgen(recipe: ProcgenRecipe, steps: int, folder: Path, on_update: On
                 _keep(trainer, run)
             if on_update is not None:
                 on_update(log)
-    return sorted(folder.glob("*.safetensors"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    own = checkpoint_name(recipe, 0).removesuffix("0.safetensors")
+    found = {path.stem.removeprefix(own): path for path in folder.glob(f"{own}*.safetensors")}
+    return [found[number] for number in sorted(filter(str.isdecimal, found), key=int)]
+
+
+def _write_checkpoint(trainer: PpoTrainer, folder: Path) -> None:
+    path = folder / checkpoint_name(trainer.recipe, trainer.steps)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_bytes(checkpoint_bytes(trainer))
+        partial.replace(path)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}", hint="free some space; the run goes on where it stopped") from None
 
 
 def _keep(trainer: PpoTrainer, run: RunDirectory) -> None:
     """The checkpoint and the logs first: with the state saved last, a kill between them only makes them anew."""
-    path = run.path / checkpoint_name(trainer.recipe, trainer.steps)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(checkpoint_bytes(trainer))
-    partial.replace(path)
+    _write_checkpoint(trainer, run.path)
     keep_text(run.path / LOG, _csv(LOG_COLUMNS, map(astuple, trainer.log)))
     keep_text(run.path / EPISODES, _csv(EPISODE_COLUMNS, map(astuple, trainer.episodes)))
     run.save(SAVED, saved(trainer))
