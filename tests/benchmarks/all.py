@@ -116,7 +116,7 @@ def fresh(folder: Path) -> Path:
 
 def scanning(options: argparse.Namespace, work: Path) -> Iterator[Row]:
     for number, repository in enumerate(options.repository or [ROOT]):
-        name, cache, tree = repository.resolve().name, work / "cache", work / f"tree{number}"
+        name, cache, tree = repository.absolute().name, work / "cache", work / f"tree{number}"
         target = f"{repository}@HEAD"
         cold = best(lambda: cpu_of(scan_command(target, fresh(cache))))  # noqa: B023 - called at once
         warm = best(lambda: cpu_of(scan_command(target, cache)))  # noqa: B023
