@@ -84,7 +84,7 @@ class Tracer(Sinks):
             step = step if isinstance(step, (int, str)) else "*"
             if isinstance(node.index, (t.Call, t.Name)):  # legal_actions[argmax(visits)]
                 chosen = [d for d in self._trace(node.index, (), frame, use, depth + 1) if d.rule != "network"]
-                if chosen:
+                if chosen or (isinstance(node.obj, t.Call) and last_name(node.obj.func) in ("eye", "identity")):
                     return chosen
             return self._trace(node.obj, (step, *selector), frame, use, depth + 1)
         if isinstance(node, t.Attr):

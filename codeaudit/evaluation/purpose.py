@@ -248,8 +248,15 @@ def _mentions(node: t.Node, names: set[str]) -> bool:
 
 def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bound: set[str]) -> tuple[bool, bool]:
     """(transitions go to a buffer, actions are kept in a list)."""
-    acting = {n for s in rollout.selections for n in s.names} - {"self"}
+    selecting = {id(s.node) for s in rollout.selections}
+    beside = {n for n, ds in rollout.function.flow.definitions.items() if any(id(d.value) in selecting for d in ds)}
+    acting = ({n for s in rollout.selections for n in s.names} | beside) - {"self"}
     rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
+    for name, definitions in rollout.function.flow.definitions.items():  # data = observations, actions, rewards
+        packed = [d.value for d in definitions if isinstance(d.value, (t.Seq, t.Map))]
+        if any(_mentions(value, acting) for value in packed):
+            acting.add(name)
+            rewards |= {name} if any(_mentions(value, rewards) for value in packed) else set()
     weak = False
     for event in inside:
         func = event.call.func
@@ -300,7 +307,7 @@ def _is_update(event: CallEvent, function: Function) -> bool:
     if name == "backward":
         return True
     if name == "train" and (not call.args or isinstance(call.args[0].value, t.Const)):
-        return holder in ("agent", "algo", "learner", "trainer") and not call.args and False
+        return False  # a module's mode
     if name == "update" and ((words.NO_UPDATE.search(holder) and holder != "self") or not holder):
         return False
     if name == "update" and words.BUFFER.search(holder):

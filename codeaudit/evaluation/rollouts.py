@@ -302,6 +302,12 @@ class Finder:
                         again(event.call.args[0].value, (), event.context)
                         if len(found) > before:
                             break
+            if (
+                len(found) == before
+                and isinstance(node.obj, t.Call)
+                and last_name(node.obj.func) in ("eye", "identity")
+            ):
+                again(node.index, ())  # np.eye(n)[actions]
             if isinstance(node.obj, t.Name) and not isinstance(node.index, t.Const):
                 for target, value, at in function.flow.subscript_stores:  # actions[i] = agent.act(obs[i])
                     if isinstance(target.obj, t.Name) and target.obj.id == node.obj.id:

@@ -9,6 +9,8 @@ from functools import cache, cached_property
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent, Flow, flow_of
 
+Source = tuple[str, int, str]  # of an import: module, leading dots, name
+
 
 @dataclass(eq=False)
 class Module:
@@ -19,7 +21,8 @@ class Module:
     functions: list[Function] = field(default_factory=list)  # every function in it, nested ones too
     classes: dict[str, ClassInfo] = field(default_factory=dict)
     top: dict[str, Function] = field(default_factory=dict)
-    imports: dict[str, tuple[str, int, str]] = field(default_factory=dict)  # bound as -> module, level, name
+    imports: dict[str, Source] = field(default_factory=dict)  # by the name that it is bound to
+    rivals: dict[str, list[Source]] = field(default_factory=dict)  # what other branches bind to the same name
     stars: list[tuple[str, int]] = field(default_factory=list)
 
     @cached_property
@@ -159,7 +162,9 @@ class Program:
                     if name == "*":
                         module.stars.append((node.module, node.level))
                     elif node.module or node.level:
-                        module.imports.setdefault(bound, (node.module, node.level, name))
+                        source = (node.module, node.level, name)
+                        if module.imports.setdefault(bound, source) != source:
+                            module.rivals.setdefault(bound, []).append(source)
                     else:
                         module.imports.setdefault(bound, (name if bound != name.split(".")[0] else bound, 0, ""))
 

@@ -23,7 +23,7 @@ from codeaudit.program.frames import (
     ModuleValue,
     Value,
 )
-from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, last_name
+from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, Source, last_name
 from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
 from codeaudit.program.reaching import live
 
@@ -79,7 +79,11 @@ class Resolver(Arguments, Attributes, Callers):
         if name in module.classes and module.classes[name].outer is None:
             return [ClassValue(module.classes[name])]
         if name in module.imports:
-            return self._imported(name, module, depth, hops)
+            found = self._imported(module.imports[name], module, depth, hops)
+            for rival in module.rivals.get(name, ()):  # another branch imports something else under this name
+                more = self._imported(rival, module, depth, hops)
+                found = [*found, *[v for v in more if not isinstance(v, Library)]]
+            return unique(found)
         definitions = module.body.flow.definitions.get(name)
         if definitions:
             frame = Frame(module.body)
@@ -92,8 +96,8 @@ class Resolver(Arguments, Attributes, Callers):
                     return found
         return []
 
-    def _imported(self, bound: str, module: Module, depth: int, hops: int) -> list[Value]:
-        source, level, name = module.imports[bound]
+    def _imported(self, wanted: Source, module: Module, depth: int, hops: int) -> list[Value]:
+        source, level, name = wanted
         if hops > 8:
             return []
         if not name:  # import a.b [as c]
