@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from codeaudit import __version__, store
-from codeaudit.extras import BROUGHT_BY, KNOWN, install_hint
+from codeaudit.extras import BROUGHT_BY, KNOWN, NEEDS, install_hint
 from codeaudit.text import printable
 
 OLDEST_GIT = (2, 29)
@@ -96,12 +96,12 @@ def _distributions() -> Mapping[str, list[str]]:
 
 def _command(name: str) -> Check:
     found = util.find_spec("codeaudit_runtime") is not None
-    needs = [
-        package for package, (extra, _) in BROUGHT_BY.items() if extra == "runtime" and util.find_spec(package) is None
-    ]
+    extra = NEEDS.get(name, "runtime")
+    parts = {"variation"} if extra == "variation" else {"runtime", extra}
+    needs = [package for package, (part, _) in BROUGHT_BY.items() if part in parts and util.find_spec(package) is None]
     if found and not needs:
         return Check("commands", name, "ok", KNOWN[name])
-    return Check("commands", name, "missing", install_hint("runtime"))
+    return Check("commands", name, "missing", install_hint(extra))
 
 
 def _cache(folder: Path) -> Check:

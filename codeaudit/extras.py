@@ -20,7 +20,7 @@ BROUGHT_BY: dict[str, tuple[str, str]] = {
     "gymnasium": ("runtime", "environments"),
     "typer": ("runtime", "the runtime commands"),
     "procgen": ("procgen", "ProcGen environments"),
-    "box2d": ("Box2D", "LunarLander and its kin"),
+    "Box2D": ("box2d", "LunarLander and its kin"),
     "minatar": ("minatar", "MinAtar environments (GPL-3.0)"),
     "ale_py": ("atari", "Atari environments"),
     "distributed": ("cluster", "work on a Dask cluster"),
@@ -41,6 +41,11 @@ KNOWN: dict[str, str] = {
     "curves": "Published ProcGen learning curves read against the floor.",
     "similarity": "Are two encoders alike on one batch? And a control of what such numbers cannot say.",
     "variation": "How far apart are runs of the same recipe? Learning curves in, min-max IPR and plots out.",
+}
+# the extra that a command needs, where that isn't `runtime`
+NEEDS: dict[str, str] = {
+    "variation": "variation",
+    **dict.fromkeys(("gap", "entropy", "levels", "actions", "floors", "similarity"), "procgen"),
 }
 
 

@@ -20,7 +20,7 @@ from codeaudit.program.frames import Frame, FunctionValue, Instance, LambdaValue
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.reaching import reaching
 
-MAX_DEPTH = 16
+MAX_DEPTH = 26
 MAX_DRAWS = 24
 BUDGET = 2500  # steps for one question: hostile code must not cost more
 

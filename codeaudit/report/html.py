@@ -47,7 +47,7 @@ def scan_to_html(scan: Scan) -> str:
 
 
 def _body(scan: Scan) -> Iterator[str]:
-    state = " plus uncommitted changes of the working tree" if scan.target.dirty else ""
+    state = " and the files of the working tree as they are" if scan.target.dirty else ""
     yield f"<h1>Evaluation sites of {_text(scan.target.repo)}</h1>"
     commit = escape(scan.target.commit or "none yet")
     yield f'<p class="faint">commit <code>{commit}</code>{state}, read by codeaudit {__version__}</p>'

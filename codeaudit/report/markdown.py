@@ -22,7 +22,7 @@ def scan_to_markdown(scan: Scan) -> str:
 def _parts(scan: Scan) -> Iterator[str]:
     yield f"# Evaluation sites of {_plain(scan.target.repo)}"
     yield ""
-    state = " plus uncommitted changes of the working tree" if scan.target.dirty else ""
+    state = " and the files of the working tree as they are" if scan.target.dirty else ""
     yield f"Commit `{scan.target.commit or 'none yet'}`{state}, read by codeaudit {__version__}."
     yield ""
     yield f"**{words.verdict(scan.summary, scan.sites)}**"

@@ -138,7 +138,7 @@ def _open_questions(sites: Sequence[EvaluationSite]) -> str:
 
 
 def _read(scan: Scan) -> str:
-    state = ", plus uncommitted changes" if scan.target.dirty else ""
+    state = ", and the working tree as it was" if scan.target.dirty else ""
     commit = scan.target.commit[:12]
     return f"Read from {printable(scan.target.repo)} at commit {commit}{state} by codeaudit {__version__}."
 

@@ -53,7 +53,7 @@ def _head(scan: Scan) -> Text:
     text = Text.assemble(("codeaudit", "bold"), (f" {__version__}  ", _FAINT), (printable(target.repo), "cyan"), "\n")
     text.append(f"commit {target.commit or 'none yet'}")
     if target.dirty:
-        text.append("  plus uncommitted changes of the working tree", "yellow")
+        text.append("  and the files of the working tree as they are", "yellow")
     if target.requested not in (target.repo, f"{target.repo}@{target.commit}"):
         text.append(f"\nasked  {printable(target.requested)}", _FAINT)
     text.append("\n")

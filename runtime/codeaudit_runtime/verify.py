@@ -145,9 +145,9 @@ def _why_unsettled(one: CheckpointMeasurement, plan: Plan) -> str:
 
 def _printed_text(rule: RuleMeasurement, plan: Plan) -> str:
     assert rule.published is not None
-    said = "fits" if fits(rule, plan) else "does not fit"
+    said = "fits" if fits(rule, plan) else "no fit shown"
     if rejected(rule, plan):
-        said += ", rejected" if said == "does not fit" else ", yet differs"
+        said = "fits, yet differs" if fits(rule, plan) else "rejected"
     against = rule.published
     return (
         f"{rule.rule} {rule.summary.mean:.4g} ({said}; difference {against.comparison.difference:+.3g}, "
