@@ -323,6 +323,8 @@ def _name(raw: bytes) -> tuple[str, str]:
         return path, "its path leads out of the repository"
     if any(part.lower() == ".git" for part in parts):
         return path, "its path is one that git keeps for itself"
+    if ":" in path and path.endswith((".py", ".ipynb")):
+        return path, "a colon in its path, which reports keep for dependencies"
     return path, ""
 
 
