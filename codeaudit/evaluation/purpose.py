@@ -250,11 +250,11 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
     """(transitions go to a buffer, actions are kept in a list)."""
     selecting = {id(s.node) for s in rollout.selections}
     beside = {n for n, ds in rollout.function.flow.definitions.items() if any(id(d.value) in selecting for d in ds)}
-    acting = ({n for s in rollout.selections for n in s.names} | beside) - {"self"}
+    acting = {n for s in rollout.selections for n in s.names} - {"self"}
     rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
     for name, definitions in rollout.function.flow.definitions.items():  # data = observations, actions, rewards
         packed = [d.value for d in definitions if isinstance(d.value, (t.Seq, t.Map))]
-        if any(_mentions(value, acting) for value in packed):
+        if any(_mentions(value, acting | beside) for value in packed):
             acting.add(name)
             rewards |= {name} if any(_mentions(value, rewards) for value in packed) else set()
     weak = False
