@@ -10,6 +10,8 @@ from typing import Any
 MAX_BYTES = 200_000
 MAX_LEAVES = 5_000
 GIN = re.compile(r"^\s*(?:[\w./]*/)?(?:\w+\.)*(?P<owner>\w+)\.(?P<name>\w+)\s*=\s*(?P<value>[^#]*)")
+# YAML also breaks lines where git and editors don't; the lines that are reported are theirs.
+BREAKS = str.maketrans(dict.fromkeys("\x85\u2028\u2029", " "))
 SCALARS = {
     "true": True,
     "false": False,
@@ -62,7 +64,7 @@ def _yaml(text: str) -> Iterator[tuple[str, Any, int]]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        documents = list(yaml.compose_all(text, Loader=loader))
+        documents = list(yaml.compose_all(text.translate(BREAKS), Loader=loader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ValueError(f"it isn't valid YAML or JSON ({type(error).__name__})") from None
     count = 0

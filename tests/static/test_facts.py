@@ -185,3 +185,9 @@ def test_hostile_files_cost_themselves_alone() -> None:
         "python2.py": ("it isn't valid Python 3", 1),
         "encoding.py": ("its bytes aren't in the encoding it declares", 2),
     }
+
+
+def test_lines_of_configuration_are_those_of_git() -> None:
+    """YAML breaks lines at U+0085 and U+2028 too."""
+    text = "note: a\x85\u2028\nrule: greedy\n"
+    assert [(key, line) for key, _, line in read_config("a.yaml", text)] == [("note", 1), ("rule", 2)]
