@@ -13,7 +13,7 @@ from codeaudit.program.index import Function, last_name
 from codeaudit.program.libraries import Slot
 from codeaudit.rules.base import Edit, Hit, Rule, Subject, keyword, unpacks
 
-AGENT = """\
+AGENT_CLASS = """\
 import gym
 import torch
 from torch.distributions import Categorical
@@ -26,7 +26,10 @@ class Agent(torch.nn.Module):
             return dist.probs.argmax(dim=-1)
         return dist.sample()
 
-
+"""
+AGENT = (
+    AGENT_CLASS
+    + """
 def evaluate(agent, env, episodes=10):
     returns = []
     for _ in range(episodes):
@@ -42,6 +45,7 @@ def evaluate(agent, env, episodes=10):
 agent = Agent()
 print(evaluate(agent, gym.make("CartPole-v1")))
 """
+)
 _SB3 = """
 import gymnasium as gym
 from stable_baselines3 import PPO

@@ -8,23 +8,12 @@ from collections.abc import Iterator
 from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.index import CallSite, Function, last_name
-from codeaudit.rules.action import at
+from codeaudit.rules.action import AGENT_CLASS, at
 from codeaudit.rules.base import Hit, Rule, Subject, call_text, place, positional
 
-_TRAINED = """\
-import gym
-import torch
-from torch.distributions import Categorical
-
-
-class Agent(torch.nn.Module):
-    def act(self, obs, deterministic=False):
-        dist = Categorical(logits=self.net(obs))
-        if deterministic:
-            return dist.probs.argmax(dim=-1)
-        return dist.sample()
-
-
+_TRAINED = (
+    AGENT_CLASS
+    + """
 def train(agent, train_env, buffer, optimizer):
     obs, total_reward, train_returns = train_env.reset(), 0.0, []
     for step in range(1000):
@@ -50,6 +39,7 @@ agent = Agent()
 train(agent, gym.make("Maze-v0", levels="train"), [], None)
 {floor}print("test return", evaluate(agent, gym.make("Maze-v0", levels="test")))
 """
+)
 _FLOOR = """\
 def evaluate_random(test_env):
     obs, done, total_reward = test_env.reset(), False, 0.0
