@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
-from codeaudit.program.index import CallSite, Function, last_name
+from codeaudit.program.index import last_name
 from codeaudit.rules.action import AGENT_CLASS, at
 from codeaudit.rules.base import Hit, Rule, Subject, call_text, place, positional
+from codeaudit.rules.figures import is_pooled
 
 _TRAINED = (
     AGENT_CLASS
@@ -279,8 +280,10 @@ def bootstrap_interval(returns, rng):
     def check(self, subject: Subject) -> Iterator[Hit]:
         for site in subject.calls("choice", "bootstrap", "resample"):
             given = positional(site.call)[:1]
+            if given and isinstance(given[0], t.Seq):  # scipy's bootstrap takes a tuple of samples
+                given = list(given[0].items[:1])
             named = "bootstrap" in (last_name(site.call.func) + site.function.qualified).lower()
-            if given and named and _is_flattened(given[0], site):
+            if given and named and is_pooled(given[0], site):
                 said = f"`{call_text(site.call)}` draws from a flattened array: runs and episodes count alike"
                 yield Hit(place(site.function, site.call), said, site.call.end_line)
 
@@ -306,19 +309,6 @@ def _words(node: t.Node) -> Iterator[str]:
             yield from (name for name, _ in part.names)
         elif isinstance(part, t.Def):
             yield part.name
-
-
-def _is_flattened(node: t.Node, site: CallSite) -> bool:
-    if isinstance(node, t.Seq) and len(node.items) == 1:  # scipy's bootstrap takes a tuple of samples
-        return _is_flattened(node.items[0], site)
-    if isinstance(node, t.Call):
-        return last_name(node.func) in ("flatten", "ravel")
-    return isinstance(node, t.Name) and _last_is_flattened(node.id, site.function, site)
-
-
-def _last_is_flattened(name: str, function: Function, site: CallSite) -> bool:
-    before = [d for d in function.flow.definitions.get(name, ()) if d.context.order < site.event.context.order]
-    return bool(before) and isinstance(before[-1].value, t.Call) and _is_flattened(before[-1].value, site)
 
 
 RULES = (RulesDiffer, ArgmaxWithoutFloor, ManyTests, PairedOnDisjoint, UnsortedAtoms, PooledBootstrap)

@@ -161,7 +161,7 @@ def compare(a, b):
         tests = ("ttest_ind", "mannwhitneyu", "ks_2samp", "ttest_rel", "wilcoxon")
         for site in subject.calls(*tests):
             given = positional(site.call)[:2]
-            if len(given) == 2 and all(_is_pooled(g, site.function, subject, site) for g in given):
+            if len(given) == 2 and all(is_pooled(g, site) for g in given):
                 said = f"`{call_text(site.call)}` takes flattened arrays: runs and episodes count alike"
                 yield Hit(place(site.function, site.call), said, site.call.end_line)
 
@@ -210,7 +210,8 @@ def _seed_count(value: t.Node, kind: str, subject: Subject, function: Function) 
     return None
 
 
-def _is_pooled(node: t.Node, function: Function, subject: Subject, site: CallSite) -> bool:
+def is_pooled(node: t.Node, site: CallSite) -> bool:
+    """Whether an argument of a call is an array with its axes flattened away."""
     if isinstance(node, t.Call) and last_name(node.func) in ("flatten", "ravel"):
         return True
     if isinstance(node, t.Call) and last_name(node.func) == "reshape":
@@ -222,8 +223,8 @@ def _is_pooled(node: t.Node, function: Function, subject: Subject, site: CallSit
             and d.kind == "assign"
             and not d.selector
             and isinstance(d.value, t.Call)
-            and _is_pooled(d.value, function, subject, site)
-            for d in function.flow.definitions.get(node.id, ())[-1:]
+            and is_pooled(d.value, site)
+            for d in site.function.flow.definitions.get(node.id, ())[-1:]
         )
     return False
 
