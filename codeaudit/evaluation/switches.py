@@ -61,10 +61,8 @@ def _passed(frame: Frame, evaluator: Evaluator) -> bool | None:
 
 def _stood_under(frame: Frame) -> bool | None:
     """`if test_mode:` around the call, in the function that calls."""
-    if frame.parent is None:
-        return None
-    event = next((e for e in frame.parent.function.flow.calls if e.call is frame.call), None)
-    for test, held in reversed(event.context.guards if event is not None else ()):
+    context = frame.parent.function.flow.contexts.get(id(frame.call)) if frame.parent is not None else None
+    for test, held in reversed(context.guards if context is not None else ()):
         while isinstance(test, t.Unary) and test.op == "not":
             test, held = test.value, not held
         wanted = _wanted(last_name(test)) if isinstance(test, (t.Name, t.Attr)) else None

@@ -213,7 +213,7 @@ class Evaluator(Folding):
         current: Frame | None = frame.parent
         call = frame.call
         while current is not None:
-            at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
+            at = self._order(call, current)
             last: bool | None = None
             for event in current.function.flow.calls:
                 func = event.call.func
@@ -226,6 +226,12 @@ class Evaluator(Folding):
                 return last
             call, current = current.call, current.parent
         return True
+
+    @staticmethod
+    def _order(call: t.Call | None, frame: Frame) -> int:
+        """Where a call stands in the reading order of the function that makes it; its end where it isn't known."""
+        context = frame.function.flow.contexts.get(id(call))
+        return context.order if context is not None else 1 << 30
 
     def _attribute(self, node: t.Attr, frame: Frame) -> Known | None:
         if node.name == "training" and t.dotted(node).split(".")[0] == frame.function.self_name:
@@ -270,7 +276,7 @@ class Evaluator(Folding):
         setters, switches = self._setters(owner, name)
         call, current = frame.call, frame.parent
         while current is not None:
-            at = next((e.context.order for e in current.function.flow.calls if e.call is call), 1 << 30)
+            at = self._order(call, current)
             for dotted, definitions in current.function.flow.definitions.items():
                 holder, _, attribute = dotted.rpartition(".")
                 own = holder == current.function.self_name
