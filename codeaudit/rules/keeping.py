@@ -46,7 +46,8 @@ def evaluate(agent, env):
 print("return", evaluate(Agent(), Maze(9)))
 """
 COUNTS = ("step", "time", "horizon", "max", "limit", "elapsed", "length", "trunc", "count", "budget", "tick", "frame")
-RANDOM = ("randint", "randrange", "integers", "random_integers", "getrandbits", "urandom", "randbits", "SystemRandom")
+ENTROPY = ("urandom", "SystemRandom", "randbits")  # never the same twice, whoever was seeded
+RANDOM = ("randint", "randrange", "integers", "random_integers", "getrandbits", *ENTROPY)
 SEEDS = (
     "seed",
     "manual_seed",
@@ -102,7 +103,15 @@ class SeedNotRecorded(Rule):
     why = "The run can't be repeated, not even by the one who started it. Print the seed, or store it with the result."
     source = "https://docs.pytorch.org/docs/stable/notes/randomness.html"
     _main = "import random\n\nimport torch\n\nseed = random.randint(0, 10**6)\n{kept}torch.manual_seed(seed)\ntrain()\n"
-    good = ({"main.py": _main.format(kept='print("seed", seed)\n')},)
+    good = (
+        {"main.py": _main.format(kept='print("seed", seed)\n')},
+        {
+            "main.py": (
+                "import random\n\nimport torch\n\nrandom.seed(3)\nseed = random.randint(0, 9)\n"
+                "torch.manual_seed(seed)\n"
+            )
+        },
+    )
     bad = ({"main.py": _main.format(kept="")},)
 
     def check(self, subject: Subject) -> Iterator[Hit]:
@@ -112,7 +121,10 @@ class SeedNotRecorded(Rule):
                     continue
                 drawn = definitions[0]
                 calls = [p for p in t.walk(drawn.value) if isinstance(p, t.Call)]
-                if drawn.kind != "assign" or not any(last_name(c.func) in RANDOM for c in calls):
+                sources = {last_name(c.func) for c in calls} & set(RANDOM)
+                if drawn.kind != "assign" or not sources:
+                    continue
+                if not sources & set(ENTROPY) and _is_seeded(subject, name):
                     continue
                 used = [e.call for e in function.flow.calls if any(mentions(a.value, {name}) for a in e.call.args)]
                 if used and all(last_name(c.func) in SEEDS for c in used) and not _leaves(function, name):
@@ -169,6 +181,14 @@ def _is_endless(subject: Subject, info: ClassInfo) -> bool:
     names = [last_name(p) for s in step.node.body for p in t.walk(s) if isinstance(p, (t.Name, t.Attr))]
     outside = [e for e in step.flow.calls if words.ENVIRONMENT.search(last_name(getattr(e.call.func, "obj", e.call)))]
     return not outside and not any(word in n.lower() for n in names for word in COUNTS)
+
+
+def _is_seeded(subject: Subject, name: str) -> bool:
+    """Whether something else than the drawn name seeds a generator somewhere: the draw may then be repeated."""
+    return any(
+        site.call.args and not any(mentions(a.value, {name}) for a in site.call.args)
+        for site in subject.calls("seed", "set_seed", "seed_everything", "set_random_seed", "set_global_seeds")
+    )
 
 
 def _leaves(function: Function, name: str) -> bool:
