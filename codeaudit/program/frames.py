@@ -81,6 +81,7 @@ class FunctionValue(Value):
     closure: Frame | None = None
     bound: tuple[t.Arg, ...] = ()
     bound_frame: Frame | None = None
+    ahead: int = 0  # leading arguments that aren't its own: the parameters in `net.apply(params, observation)`
 
 
 @dataclass(frozen=True, eq=False)

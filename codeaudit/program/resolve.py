@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import Arguments, is_abstract
-from codeaudit.program.attributes import Attributes
 from codeaudit.program.callers import Callers
 from codeaudit.program.flow import Definition, Selector
 from codeaudit.program.frames import (
@@ -23,9 +22,11 @@ from codeaudit.program.frames import (
     ModuleValue,
     Value,
 )
+from codeaudit.program.functional import Functional
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, Source, last_name
 from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
 from codeaudit.program.reaching import live
+from codeaudit.program.tables import Tables
 
 Made = TypeVar("Made", bound=t.Node)
 
@@ -53,7 +54,7 @@ CHAINED = {
 }
 
 
-class Resolver(Arguments, Attributes, Callers):
+class Resolver(Arguments, Functional, Callers, Tables):
     """Names to values, calls to functions."""
 
     def __init__(self, program: Program) -> None:
@@ -287,7 +288,7 @@ class Resolver(Arguments, Attributes, Callers):
             found = self._select(node.obj, (node.index.value,), frame, depth + 1)
             if found:
                 return found
-        entries, where = self._entries(node.obj, frame, depth + 1)
+        entries, where = self.entries(node.obj, frame, depth + 1)
         if entries:
             values = [v for _, v in entries]
             if isinstance(node.index, t.Const):
@@ -295,63 +296,6 @@ class Resolver(Arguments, Attributes, Callers):
                 values = exact or values
             return [v for item in values for v in self.types(item, where, depth + 1)]
         return self.types(node.obj, frame, depth + 1)
-
-    def _entries(self, node: t.Node, frame: Frame, depth: int) -> tuple[list[tuple[t.Node | None, t.Node]], Frame]:
-        """The keys and values of a dict: as written out, and as filled in later, `REGISTRY["ppo"] = PPO`."""
-        table, where = self.literal(node, frame, depth)
-        entries = list(table.items) if isinstance(table, t.Map) else []
-        if isinstance(node, t.Name):
-            name = node.id
-            local = self.definitions(name, frame)
-            if local is None:
-                definitions, module = self.global_definitions(name, frame.function.module)
-                where = Frame(module.body)
-                name = definitions[0].name if definitions else name
-            else:
-                where = local[1]
-            entries += [
-                (target.index, value)
-                for target, value, _ in where.function.flow.subscript_stores
-                if isinstance(target.obj, t.Name) and target.obj.id == name
-            ]
-        return entries, where
-
-    def literal(self, node: t.Node, frame: Frame, depth: int = 0) -> tuple[t.Map | t.Seq | None, Frame]:
-        """The dict or sequence written out for a name, and the frame to read its items in."""
-        if isinstance(node, (t.Map, t.Seq)):
-            return node, frame
-        if isinstance(node, t.Name) and depth < MAX_DEPTH:
-            local = self.definitions(node.id, frame)
-            if local:
-                definitions, where = local
-            else:
-                definitions, module = self.global_definitions(node.id, frame.function.module)
-                where = Frame(module.body)
-            for d in definitions:
-                if not d.selector and isinstance(d.value, (t.Map, t.Seq)):
-                    return d.value, where
-        return None, frame
-
-    def global_definitions(self, name: str, module: Module) -> tuple[list[Definition], Module]:
-        """The assignments of a module-level name, followed through imports, and the module they stand in."""
-        for _ in range(8):
-            found = module.body.flow.definitions.get(name)
-            if found:
-                return found, module
-            target: Module | None = None
-            if name in module.imports:
-                source, level, original = module.imports[name]
-                target = self.program.find_module(source, level, module) if original else None
-                name = original
-            else:
-                for source, level in module.stars:
-                    candidate = self.program.find_module(source, level, module)
-                    if candidate is not None and name in candidate.body.flow.definitions:
-                        target = candidate
-            if target is None:
-                break
-            module = target
-        return [], module
 
     def _attribute(self, node: t.Attr, frame: Frame, depth: int) -> list[Value]:
         name = t.dotted(node)
@@ -376,7 +320,8 @@ class Resolver(Arguments, Attributes, Callers):
                 found = [ModuleValue(sub)] if sub else []
             return found
         if isinstance(owner, Library):
-            return [Library(f"{owner.name}.{name}", owner.call, owner.frame)]
+            applied = self.applied(owner, name, depth)
+            return applied or [Library(f"{owner.name}.{name}", owner.call, owner.frame)]
         if isinstance(owner, ClassValue):
             method = self.method(owner.info, name)
             return [FunctionValue(method)] if method else []
@@ -392,7 +337,7 @@ class Resolver(Arguments, Attributes, Callers):
                         for v in self.types(event.value, inner, depth + 1)
                     )
                 return [FunctionValue(method, receiver=owner)]
-            return self.attribute_values(owner, name, depth)
+            return self.attribute_values(owner, name, depth) or self.applied(owner, name, depth)
         return []
 
     def _call(self, node: t.Call, frame: Frame, depth: int) -> list[Value]:
@@ -400,7 +345,11 @@ class Resolver(Arguments, Attributes, Callers):
         name = last_name(node.func)
         if isinstance(node.func, t.Attr) and name in CHAINED:
             chained = [v for v in self.types(node.func.obj, frame, depth + 1) if isinstance(v, (Instance, Library))]
-            kept: list[Value] = [v for v in chained if not (isinstance(v, Instance) and self.method(v.info, name))]
+            kept: list[Value] = [
+                v
+                for v in chained
+                if not (isinstance(v, Instance) and (self.method(v.info, name) or self.applied(v, name, depth)))
+            ]
             if kept:
                 return kept
         if name == "partial" and node.args:
@@ -413,7 +362,8 @@ class Resolver(Arguments, Attributes, Callers):
         if name == "super" and frame.function.owner is not None:
             receiver = frame.receiver if isinstance(frame.receiver, Instance) else Instance(frame.function.owner)
             return [Instance(base, receiver.call, receiver.frame) for base in self.bases(frame.function.owner)]
-        callee = self.types(node.func, frame, depth + 1)
+        values.extend(self.created(node, frame, depth))
+        callee = self.by_method(node, frame, depth) or self.types(node.func, frame, depth + 1)
         for value in callee:
             if isinstance(value, ClassValue):
                 values.append(Instance(value.info, node, frame))
@@ -450,7 +400,7 @@ class Resolver(Arguments, Attributes, Callers):
 
         A class gives its constructor's object, which is no function: `types` says what it is."""
         found: list[Value] = []
-        for value in self.types(call.func, frame, depth + 1):
+        for value in self.by_method(call, frame, depth) or self.types(call.func, frame, depth + 1):
             found.extend(self._callable(value))
         return unique(found)
 
@@ -493,5 +443,5 @@ class Resolver(Arguments, Attributes, Callers):
             receiver=value.receiver,
             closure=value.closure,
             bound=tuple(a for a in value.bound if a.name),
-            skip=positional or skip,
+            skip=(positional or skip) - value.ahead,
         )
