@@ -367,6 +367,15 @@ class Environments:
                 return True
         return False
 
+    def several_level_sets(self, environments: list[Made]) -> bool:
+        """Whether one roll-out is entered with level sets that differ, as a measure of training and of other levels."""
+        sets = set()
+        for made in environments:
+            levels = {k: v for k, (_, v) in self.signature(made).items() if "level" in k}
+            if levels and _UNKNOWN not in levels.values():
+                sets.add(repr(sorted(levels.items())))
+        return len(sets) > 1
+
     @staticmethod
     def _says_test(key: str, value: object) -> bool:
         low = key.lower()

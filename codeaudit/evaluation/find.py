@@ -25,6 +25,7 @@ from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
 NO_MEASUREMENT = ("unit test", "a learned model", "a planner's own search")
+MAX_LEVEL_SETS = 16  # ways into a roll-out whose levels are compared
 MAX_GUESSES = 5  # classes that a method's name may mean before listing them says nothing
 
 
@@ -113,7 +114,8 @@ class Audit(Tools):
     def _shared_out(self, f: Found, classified: list[Classified]) -> tuple[list[Classified], list[list[Classified]]]:
         """What a helper's own line says, and the callers that decide differently and so are sites of their own.
 
-        The helper speaks for the callers that leave its default, else for those in its own file, else for all."""
+        The helper speaks for the callers that leave its default, unless these are the fewer of several in other files;
+        else for those in its own file, else for all."""
         function = f.rollout.function
         if function.name == "<module>" or f.use.kind == "demo":
             return classified, []
@@ -128,6 +130,11 @@ class Audit(Tools):
         ]
         outside = [c for c in classified if _entry(c.frame) is not None]
         inside = [c for c in classified if c not in outside]
+        if own and not inside:
+            leaving = {id(entry.call) for c in own if (entry := _entry(c.frame))}
+            deciding = {id(entry.call) for c in classified if c.sure and (entry := _entry(c.frame))} - leaving
+            if len(deciding) > len(leaving):
+                own = [c for c in classified if c not in own]
         here = own or (inside if outside and any(c.rule != "unknown" for c in inside) else classified)
         keys = {(c.rule, c.provenance, c.default_site) for c in here}
         groups: dict[int, list[Classified]] = {}
@@ -220,7 +227,9 @@ class Audit(Tools):
         chosen = self._through_wrappers(chosen, environments)
         if use.kind == "demo" and chosen.rule != "uniform_random":
             role = "demo"
-        elif apart:
+        elif apart or self.environments.several_level_sets(
+            [m for frame in f.frames[:MAX_LEVEL_SETS] for m in self.environments.made(rollout.environment, frame)]
+        ):
             role = "heldout"
         elif environments and all(m.call is None and m.optional for m in environments):
             role = "unknown"

@@ -26,6 +26,8 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "SiLU": functional.silu,
     "GELU": functional.gelu,
 }
+IN_PLACE: Mapping[Activation, Activation] = {torch.tanh: torch.tanh_, torch.relu: torch.relu_}  # the same numbers
+SCRATCH_ROWS = 256  # the largest batch whose hidden layers are kept; a small network costs little but its allocations
 
 
 class Tensors:
@@ -89,22 +91,37 @@ class Tensors:
 
 
 class Mlp:
-    """Linear layers with one activation between them; `last` is applied after the final layer where given."""
+    """Linear layers with one activation between them; `last` is applied after the final layer where given.
+
+    Hidden layers are written over at the next call with as many rows; what is returned is always new.
+    """
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]], activation: Activation, last: Activation | None) -> None:
         self.layers = layers
-        self.activation = activation
-        self.last = last
+        self.activation = IN_PLACE.get(activation, activation)
+        self.last = None if last is None else IN_PLACE.get(last, last)
+        self._affine = [(bias, weight.t()) for weight, bias in layers]
+        self._scratch: dict[int, list[Tensor]] = {}
 
     def __call__(self, values: Tensor) -> Tensor:
-        final = len(self.layers) - 1
-        for index, (weight, bias) in enumerate(self.layers):
-            values = functional.linear(values, weight, bias)
-            if index < final:
-                values = self.activation(values)
-            elif self.last is not None:
-                values = self.last(values)
-        return values
+        if not self._affine:
+            return values
+        rows = len(values)
+        scratch = self._scratch.get(rows)
+        if scratch is None:
+            scratch = self._scratch_for(rows)
+        for (bias, weight), hidden in zip(self._affine, scratch, strict=False):  # all layers but the final one
+            values = self.activation(torch.addmm(bias, values, weight, out=hidden))
+        bias, weight = self._affine[-1]
+        values = torch.addmm(bias, values, weight)
+        return values if self.last is None else self.last(values)
+
+    def _scratch_for(self, rows: int) -> list[Tensor]:
+        with torch.inference_mode(mode=False):  # else it could not be written to outside that mode
+            scratch = [torch.empty(rows, len(bias)) for bias, _ in self._affine[:-1]]
+        if rows <= SCRATCH_ROWS:
+            self._scratch[rows] = scratch
+        return scratch
 
 
 def linear_layer(tensors: Tensors, name: str) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ Not for choosing an action from the distribution: that is the action rule (`acti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -132,26 +132,40 @@ class Policy(Protocol):
         ...
 
 
+class _LastBatch:
+    """The tensor over an array that comes again and again, as the buffers of environments do."""
+
+    def __init__(self) -> None:
+        self._array: AnyArray | None = None
+        self._tensor = torch.empty(0)
+
+    def tensor(self, observations: AnyArray) -> torch.Tensor:
+        """uint8 or float32; it shares the array's memory where the array has that type and is contiguous."""
+        if observations is not self._array:
+            tensor = torch.from_numpy(np.ascontiguousarray(observations))
+            if not (tensor.dtype == torch.uint8 or tensor.dtype == torch.float32):
+                return tensor.to(torch.float32)
+            self._array = observations if observations.flags.c_contiguous else None
+            self._tensor = tensor
+        return self._tensor
+
+
 @dataclass(frozen=True)
 class NetworkPolicy:
-    """A memoryless network and a function from its outputs to a head."""
+    """A memoryless network, whose weights are detached, and a function from its outputs to a head."""
 
     actions: ActionSpec
     network: Network
     head: Callable[[torch.Tensor], Head]
     channels_first: bool = False  # the network wants N × C × H × W while the environment gives N × H × W × C
+    _last: _LastBatch = field(default_factory=_LastBatch, init=False, repr=False, compare=False)
 
     def initial_state(self, slots: int) -> State:
         return None
 
     def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
-        with torch.inference_mode():
-            values = torch.from_numpy(np.ascontiguousarray(observations))
-            if self.channels_first:
-                values = values.permute(0, 3, 1, 2)
-            if not (values.dtype == torch.uint8 or values.dtype == torch.float32):
-                values = values.to(torch.float32)
-            return self.head(self.network(values)), None
+        values = self._last.tensor(observations)
+        return self.head(self.network(values.permute(0, 3, 1, 2) if self.channels_first else values)), None
 
 
 @dataclass(frozen=True)
@@ -186,7 +200,7 @@ class FunctionPolicy:
         return None
 
     def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
-        return Chosen(np.asarray(self.act(observations))), None
+        return Chosen(np.asarray(self.act(observations.copy()))), None  # theirs to change or to keep
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from codeaudit_runtime.actions import ActionChooser, ActionRule
 from codeaudit_runtime.environments.protocol import LevelDraw, Step, VectorEnvironment
 from codeaudit_runtime.episodes import EpisodeRow
 from codeaudit_runtime.policies import Head, Policy, entropies
-from codeaudit_runtime.spaces import AnyArray, IntArray
+from codeaudit_runtime.spaces import AnyArray, IntArray, ObservationSpec
 
 CAP_CHECK_STEPS = 64  # how often entropies are summed and endless episodes looked for
+SEEN_BYTES = 1 << 20  # of observations are kept before their contents are hashed
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,10 @@ class _Rollout:
         self.has_entropy = agent.policy is not None
         self.heads: list[tuple[Head, IntArray]] = []  # of the steps whose entropy is not yet added
         self.calls = 0
-        observation = environment.info.observation
-        self.whole_row = np.dtype((np.void, int(np.prod(observation.shape)) * np.dtype(observation.dtype).itemsize))
-        self.seen: list[set[int]] = [set() for _ in range(slots)]
+        self.seen = _SeenContents(environment.info.observation, slots)
+        self.rows: AnyArray = np.empty(0)  # the observations of the active slots, where some are done
         self.finished = [0] * slots
-        self.rows: list[list[EpisodeRow]] = [[] for _ in range(slots)]
+        self.episodes: list[list[EpisodeRow]] = [[] for _ in range(slots)]
 
     def run(self) -> tuple[EpisodeRow, ...]:
         observations = self.environment.reset(self.draw)
@@ -93,7 +93,7 @@ class _Rollout:
         active = self._active()
         while len(active):
             actions = self._actions(observations, active, starts)
-            self._note_seen(observations, active)
+            self.seen.note(observations, active)
             step = self.environment.step(actions, active)
             # Sums run for every slot: those of slots that are done or between episodes are never read.
             self.totals_S += step.rewards
@@ -106,7 +106,7 @@ class _Rollout:
             elif self.calls % CAP_CHECK_STEPS == 0:
                 self._refuse_endless(active)
             observations, starts = step.observations, step.first
-        return tuple(row for rows in self.rows for row in rows)
+        return tuple(row for rows in self.episodes for row in rows)
 
     def _active(self) -> IntArray:
         slots = range(self.environment.slots)
@@ -116,7 +116,7 @@ class _Rollout:
         head: Head | None = None
         if self.agent.policy is not None:
             everyone = len(active) == len(starts)
-            rows = observations if everyone else observations[active]
+            rows = observations if everyone else self._chosen_rows(observations, active)
             state = None if self.state is None else tuple(part[active] for part in self.state)
             head, following = self.agent.policy(rows, state, starts if everyone else starts[active])
             if self.state is not None and following is not None:
@@ -136,11 +136,11 @@ class _Rollout:
                 self.entropies_S += np.bincount(slots, weights=found, minlength=len(self.entropies_S))
         self.heads.clear()
 
-    def _note_seen(self, observations: AnyArray, active: IntArray) -> None:
-        rows = np.ascontiguousarray(observations if len(active) == len(observations) else observations[active])
-        contents = rows.reshape(len(active), -1).view(self.whole_row).ravel().tolist()  # each row's bytes
-        for slot, content in zip(active.tolist(), contents, strict=True):
-            self.seen[slot].add(hash(content))
+    def _chosen_rows(self, observations: AnyArray, active: IntArray) -> AnyArray:
+        """The rows of the active slots, in the same memory as long as their number stays."""
+        if len(self.rows) != len(active):
+            self.rows = np.empty((len(active), *observations.shape[1:]), dtype=observations.dtype)
+        return np.take(observations, active, axis=0, out=self.rows, mode="clip")
 
     def _remember_starts(self) -> None:
         seeds, levels = self.environment.seeds(), self.environment.level_ids()
@@ -149,17 +149,18 @@ class _Rollout:
 
     def _close_episodes(self, step: Step, active: IntArray) -> IntArray:
         self._add_entropies()
+        self.seen.count(active)
         for slot in active[step.ended[active] & self.playing_S[active]].tolist():
             index = self.finished[slot] - self.burn_in
             self.finished[slot] += 1
             if index >= 0:
-                self.rows[slot].append(self._row(slot, index, bool(step.truncated[slot])))
+                self.episodes[slot].append(self._row(slot, index, bool(step.truncated[slot])))
         fresh = active[(step.ended | step.first)[active]]
         for totals in (self.totals_S, self.discounted_S, self.entropies_S, self.lengths_S):
             totals[fresh] = 0
         self.discounts_S[fresh] = 1.0
         for slot in fresh.tolist():
-            self.seen[slot] = set()
+            self.seen.forget(slot)
         self.playing_S[fresh] = step.first[fresh]
         self._remember_starts()
         return self._active()
@@ -191,5 +192,37 @@ class _Rollout:
             length=length,
             truncated=truncated,
             entropy=float(self.entropies_S[slot]) / length if self.has_entropy else None,
-            revisits=1.0 - len(self.seen[slot]) / length,
+            revisits=1.0 - self.seen.distinct(slot) / length,
         )
+
+
+class _SeenContents:
+    """The distinct observations of each slot's episode, by a hash of their bytes. They are kept for some steps and then
+    hashed slot by slot, which costs a fraction of doing it at every step."""
+
+    def __init__(self, observation: ObservationSpec, slots: int) -> None:
+        size = int(np.prod(observation.shape)) * np.dtype(observation.dtype).itemsize
+        self._kept = max(1, min(CAP_CHECK_STEPS, SEEN_BYTES // max(size * slots, 1)))
+        self._block_TS: AnyArray = np.empty((self._kept, slots, *observation.shape), dtype=observation.dtype)
+        self._contents_TS = self._block_TS.reshape(self._kept, slots, -1).view(np.dtype((np.void, size)))[..., 0]
+        self._noted = 0
+        self._hashes: list[set[int]] = [set() for _ in range(slots)]
+
+    def note(self, observations: AnyArray, active: IntArray) -> None:
+        """One step's observations, one row a slot. Between two calls of `count`, `active` must stay the same."""
+        self._block_TS[self._noted] = observations
+        self._noted += 1
+        if self._noted == self._kept:
+            self.count(active)
+
+    def count(self, active: IntArray) -> None:
+        """Hash what was noted."""
+        for slot in active.tolist():
+            self._hashes[slot].update(map(hash, self._contents_TS[: self._noted, slot].tolist()))
+        self._noted = 0
+
+    def forget(self, slot: int) -> None:
+        self._hashes[slot] = set()
+
+    def distinct(self, slot: int) -> int:
+        return len(self._hashes[slot])

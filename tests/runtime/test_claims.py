@@ -308,7 +308,7 @@ def test_an_audit_against_the_answer_key(agents: Path, tmp_path: Path, capsys: p
     assert shown.count("<svg") >= 2
     assert "http" not in re.sub(r'xmlns(:\w+)?="[^"]*"|"-//W3C[^>]*>|rdf:resource="[^"]*"', "", shown)
     assert main(["claims", "report", str(tmp_path / "a"), "--format", "latex"]) == 0
-    assert capsys.readouterr().out.count(r"\begin{table}") == 5
+    assert capsys.readouterr().out.count(r"\begin{table}") == 7
     assert [one["alpha"] for one in game["decisions"]] == [0.1, 0.25]
     assert all(one["head"]["safer"] <= one["decidable"] <= one["states"] for one in game["decisions"])
 

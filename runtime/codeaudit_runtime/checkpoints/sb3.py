@@ -19,6 +19,7 @@ from codeaudit_runtime.checkpoints.checkpoint import Checkpoint
 from codeaudit_runtime.networks import (
     ACTIVATIONS,
     Activation,
+    Mlp,
     Network,
     Tensors,
     chain,
@@ -156,9 +157,7 @@ def _actor(tensors: Tensors, actions: ActionSpec, options: dict[str, Any], where
     if weight.shape[0] != actions.size:
         raise UserError(f"{where}: {weight.shape[0]} outputs for {actions.describe()}")
 
-    def output(features: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.linear(features, weight, bias)
-
+    output = Mlp([(weight, bias)], activation, None)
     if actions.kind == "discrete":
         return NetworkPolicy(actions, chain(*stages, output), lambda logits: Categorical(logits.numpy()))
     log_std = tensors.take("log_std")

@@ -22,7 +22,6 @@ from codeaudit_runtime.claims.gaps import Claim, excess_of_samples, excess_of_we
 from codeaudit_runtime.claims.heads import ReturnHead, head_from_file
 from codeaudit_runtime.claims.resampling import existence, magnitude
 from codeaudit_runtime.claims.restarts import RestartTask, restart_returns
-from codeaudit_runtime.claims.siblings import sibling_claims
 from codeaudit_runtime.claims.states import (
     SLOTS,
     AuditedState,
@@ -31,7 +30,7 @@ from codeaudit_runtime.claims.states import (
     claims_of_states,
     collect_states,
 )
-from codeaudit_runtime.claims.stored import audited_observations, heads_bytes
+from codeaudit_runtime.claims.stored import heads_bytes
 from codeaudit_runtime.claims.verdicts import StateResult, aliasing_index
 from codeaudit_runtime.environments import VectorEnvironment, environment_from_id
 from codeaudit_runtime.environments.riskygrid import RiskyGrid
@@ -60,7 +59,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One audited agent: its file, and what its states looked like as a whole."""
+    """One audited agent: its file, and what its states looked like as a whole.
+
+    `steps` and `trained_seed` are of its training, where the file says them.
+    """
 
     name: str
     path: str
@@ -74,6 +76,8 @@ class RunFacts:
     mean_index_paired: float
     deterministic: bool
     audited: tuple[AuditedState, ...]
+    steps: int | None = None
+    trained_seed: int | None = None
 
 
 def runs_of_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -161,24 +165,6 @@ def audit_run(
                 _result_key(name, unknown[index]), json.dumps(asdict(result)).encode()
             ),
         )
-
-
-def save_siblings(runs: Sequence[tuple[str, Path]], environment: str, run: RunDirectory) -> None:
-    """What agents of one environment and algorithm claim of each other's audited states, where that is missing."""
-    heads = {name: head_from_file(str(path), environment) for name, path in runs}
-    for name, own in heads.items():
-        if run.unit(f"{name}/siblings") is not None:
-            continue
-        facts = facts_from_json(run.unit(f"{name}/facts"), name)
-        observations = audited_observations(run, name)
-        pairs = [(state.claim.first, state.claim.second) for state in facts.audited]
-        columns = [
-            sibling_claims(other, observations, pairs)
-            for other_name, other in heads.items()
-            if other_name != name and (other.environment, other.algorithm) == (own.environment, own.algorithm)
-        ]
-        claims = [[column[place] for column in columns] for place in range(len(pairs))]
-        run.save(f"{name}/siblings", json.dumps(claims).encode())
 
 
 @dataclass(frozen=True)
@@ -279,6 +265,8 @@ def _looked_at(
         float(np.mean([claim.index_paired for claim in claims])),
         deterministic,
         tuple(audited),
+        None if head.agent is None else head.agent.steps,
+        None if head.agent is None else head.agent.seed,
     )
     return seen, facts, exact
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -69,7 +70,8 @@ def audit(
 
     Exit code 1 where a claim is overstated.
     """  # fmt: skip
-    from codeaudit_runtime.claims.audit import Settings, audit_run, open_audit, runs_of_paths, save_siblings
+    from codeaudit_runtime.claims.audit import Settings, audit_run, open_audit, runs_of_paths
+    from codeaudit_runtime.claims.beyond import save_beyond
 
     settings = Settings(rollouts=rollouts, states=states, draws=draws, seed=seed)
     named = runs_of_paths(runs)
@@ -78,19 +80,19 @@ def audit(
     for name, path in named:
         with unit_progress(quiet) as progress:
             audit_run(name, path, environment, settings, directory, count, executor, progress)
-    save_siblings(named, environment, directory)
-    overstated = _print(out, format_, output)
+    save_beyond(named, environment, settings, directory)
+    overstated = _print([out], format_, output)
     if overstated:
         raise SystemExit(1)
 
 
 @claims.command()
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directories", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR...")
 @FORMAT
 @OUTPUT
-def report(directory: Path, format_: str, output: Path | None) -> None:
-    """Read a finished audit again: nothing is rolled out."""
-    _print(directory, format_, output)
+def report(directories: tuple[Path, ...], format_: str, output: Path | None) -> None:
+    """Read finished audits again, several as one: nothing is rolled out."""
+    _print(directories, format_, output)
 
 
 @claims.command()
@@ -117,14 +119,14 @@ def floor(sigma: float, draws: int, seed: int, plot: Path | None) -> None:
             raise UserError(f"{plot}: {error.strerror}", hint="check the path") from None
 
 
-def _print(directory: Path, format_: str, output: Path | None) -> int:
-    """Print the report and keep it beside the audit; the number of overstated claims."""
+def _print(directories: Sequence[Path], format_: str, output: Path | None) -> int:
+    """Print the report and, for one audit, keep it beside it; the number of overstated claims."""
     from codeaudit_runtime.campaign import versions
     from codeaudit_runtime.claims.page import audit_html, audit_latex
     from codeaudit_runtime.claims.rendering import report_text
-    from codeaudit_runtime.claims.report import audit_from_directory, report_json
+    from codeaudit_runtime.claims.report import audit_from_directories, report_json
 
-    found = audit_from_directory(directory)
+    found = audit_from_directories(directories)
     as_json = json.dumps(report_json(found, versions()), indent=2, sort_keys=True) + "\n"
     if format_ == "json":
         text = as_json
@@ -133,7 +135,8 @@ def _print(directory: Path, format_: str, output: Path | None) -> int:
     else:
         text = report_text(found, markdown=format_ == "markdown")
     try:
-        (directory / "claims.json").write_text(as_json, "utf-8")
+        if len(directories) == 1:
+            (directories[0] / "claims.json").write_text(as_json, "utf-8")
         if output is not None:
             output.write_text(text, "utf-8")
     except OSError as error:

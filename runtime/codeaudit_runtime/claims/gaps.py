@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,21 @@ def excess_of_samples(x: FloatArray, y: FloatArray) -> float:
     if len(x) != len(y):
         raise ValueError("both actions need the same number of returns")
     return _excess(*_w1_and_gap(np.sort(x), np.sort(y)))
+
+
+def excesses_of_pairs(
+    laws_NAK: FloatArray, support_K: FloatArray | None, pairs: Sequence[tuple[int, int]]
+) -> list[float]:
+    """Δ of two given actions in each state, of quantiles or (with a support) of probabilities."""
+    found = []
+    for law, (first, second) in zip(np.asarray(laws_NAK, dtype=np.float64), pairs, strict=True):
+        if support_K is None:
+            found.append(excess_of_samples(law[first], law[second]))
+        else:
+            values = np.asarray(support_K, dtype=np.float64)
+            one, two = (law[action] / law[action].sum() for action in (first, second))
+            found.append(excess_of_weighted(values, one, values, two))
+    return found
 
 
 def excess_of_weighted(values_x: FloatArray, p_x: FloatArray, values_y: FloatArray, p_y: FloatArray) -> float:

@@ -23,7 +23,7 @@ from codeaudit_runtime.claims.gaps import Claim, claim_from_probabilities, claim
 from codeaudit_runtime.networks import Tensors
 from codeaudit_runtime.policies import NetworkPolicy
 from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
-from codeaudit_runtime.train.agents import agent_from_tensors, values_of_laws
+from codeaudit_runtime.train.agents import ReturnAgent, agent_from_tensors, values_of_laws
 from codeaudit_runtime.train.networks import FORMAT
 
 BATCH = 2_048
@@ -41,6 +41,7 @@ class ReturnHead:
     network: Callable[[Tensor], Tensor]
     support: Tensor | None = None
     risk: float | None = None  # acts by the CVaR at this level, else by the mean
+    agent: ReturnAgent | None = None  # with its weights, where `codeaudit train` wrote it
 
     def laws_NAK(self, observations: AnyArray) -> FloatArray:
         with torch.inference_mode():
@@ -109,5 +110,5 @@ def _own_head(content: bytes, digest: str, environment: str, shown: str) -> Retu
     agent = agent_from_tensors(tensors, facts, shown)
     name = environment or agent.environment
     return ReturnHead(
-        digest, agent.algorithm, name, agent.discount, agent.actions, agent.network, agent.support, agent.risk
+        digest, agent.algorithm, name, agent.discount, agent.actions, agent.network, agent.support, agent.risk, agent
     )

@@ -6,7 +6,7 @@ import html
 
 from codeaudit.report.grid import Grid, cell_html, grids_to_latex
 from codeaudit.text import printable
-from codeaudit_runtime.claims.rendering import detection_grids, game_grids
+from codeaudit_runtime.claims.rendering import detection_grids, game_grids, probe_grids
 from codeaudit_runtime.claims.report import Audit
 from codeaudit_runtime.claims.specimens import clearest
 from codeaudit_runtime.claims.verdicts import GameSummary, Row, StateResult
@@ -16,7 +16,7 @@ from codeaudit_runtime.rendering.documents import STYLE
 def audit_latex(audit: Audit) -> str:
     """Every table, for `booktabs`."""
     games = [grid for place in range(len(audit.games)) for grid in game_grids(audit, place)]
-    return grids_to_latex([*games, *detection_grids(audit)])
+    return grids_to_latex([*games, *probe_grids(audit), *detection_grids(audit)])
 
 
 def audit_html(audit: Audit) -> str:
@@ -37,11 +37,11 @@ def audit_html(audit: Audit) -> str:
                 f"<figure><figcaption><b>{_h(one.kind)}</b> ({_h(where)}). {_h(one.why)}</figcaption>"
                 f"{specimen_svg(one.state)}</figure>"
             )
-    for grid in detection_grids(audit):
+    for grid in (*probe_grids(audit), *detection_grids(audit)):
         body += [f"<h2>{_h(grid.title)}</h2>", _table(grid), *(f"<p>{_h(note)}</p>" for note in grid.notes)]
     settings = audit.settings
     body.append(
-        f"<footer>{settings.rollouts:,} restarts a state and action, {settings.draws:,} draws a test, horizon "
+        f"<footer>{restarts_words(audit)} restarts a state and action, {settings.draws:,} draws a test, horizon "
         f"{settings.horizon:,}, seed {settings.seed}.</footer>"
     )
     title = "codeaudit claims"
@@ -49,6 +49,12 @@ def audit_html(audit: Audit) -> str:
     content = "\n".join(body)
     head = f"<head>{meta}<style>{STYLE}</style></head>"
     return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{content}\n</body></html>\n'
+
+
+def restarts_words(audit: Audit) -> str:
+    """Their number, or from where to where it goes."""
+    numbers = sorted({state.returns for _, states in audit.games for state in states})
+    return f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
 
 
 def summary_words(summary: GameSummary, states: tuple[StateResult, ...]) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from codeaudit.report.grid import Cell, Grid
 from codeaudit.text import printable
+from codeaudit_runtime.claims.beyond import SCORED_EPISODES
 from codeaudit_runtime.claims.decisions import Picks
+from codeaudit_runtime.claims.distillation import Distillation
 from codeaudit_runtime.claims.recalibration import SPLITS
 from codeaudit_runtime.claims.report import Audit
 from codeaudit_runtime.claims.verdicts import LOW_ALIASING, GameSummary, Share, StateResult
@@ -17,7 +19,11 @@ HEADER = ("states by claim", "n", "real", "overstated", "mean claim", "mean trut
 
 def report_text(audit: Audit, markdown: bool = False) -> str:
     parts = []
-    for grids in (*(game_grids(audit, place) for place in range(len(audit.games))), detection_grids(audit)):
+    for grids in (
+        *(game_grids(audit, place) for place in range(len(audit.games))),
+        probe_grids(audit),
+        detection_grids(audit),
+    ):
         if not grids:
             continue
         first, *others = grids
@@ -32,9 +38,10 @@ def report_text(audit: Audit, markdown: bool = False) -> str:
 
 
 def game_grids(audit: Audit, place: int) -> list[Grid]:
-    """All tables of one game: strata, the two verdicts, decisions, recalibration."""
+    """All tables of one game: strata, the two verdicts, decisions, recalibration, distillation."""
     (summary, states), repairs = audit.games[place], audit.repairs[place]
-    title = f"{printable(summary.environment)}, {printable(summary.algorithm)}: {_count(len(summary.runs), 'run')}"
+    age = "" if summary.steps is None else f" at {summary.steps:,} steps"
+    title = f"{printable(summary.environment)}, {printable(summary.algorithm)}{age}: {_count(len(summary.runs), 'run')}"
     strata = [
         (row.label, str(row.states), _share(row.real), _share(row.overstated),
          _number(row.mean_claim), _number(row.mean_truth))
@@ -80,6 +87,57 @@ def game_grids(audit: Audit, place: int) -> list[Grid]:
                 "what chance shows at this number of returns."
             ],
         ),
+        *_distilled(repairs.distillation),
+    ]
+
+
+def _distilled(found: Distillation) -> list[Grid]:
+    if not found.states:
+        return []
+    rows = [
+        (label, _number(fit.w1_before), _number(fit.w1_after), _share(fit.overstated_before),
+         _share(fit.overstated_after), _share(fit.asserted))
+        for label, fit in (("fitted states", found.inside), ("held-out states", found.outside))
+    ]  # fmt: skip
+    return [
+        _grid(
+            "Distillation: the networks fitted to the true returns of half of a run's states",
+            ("", "W1 before", "W1 after", "overstated before", "after", "real trade-offs still asserted"),
+            rows,
+            [
+                "Distillation: W1 is that of learned and true returns, on average over the two actions; each state is "
+                "fitted once and held out once; nothing else is replayed meanwhile."
+            ],
+        )
+    ]
+
+
+def probe_grids(audit: Audit) -> list[Grid]:
+    """Each agent's score beside its overstated claims, by age; nothing where there is one agent only."""
+    if len(audit.probes) < 2:
+        return []
+    rows = [
+        (printable(one.run), "unknown" if one.steps is None else f"{one.steps:,}", _number(one.score),
+         _share(one.top), _share(one.rest), _number(one.mean_top_claim))
+        for one in sorted(audit.probes, key=lambda one: (one.environment, one.algorithm, one.steps or 0, one.run))
+    ]  # fmt: skip
+    notes = [
+        f"{printable(one.environment)}, {printable(one.algorithm)}: score and overstated share of the top 2% over "
+        f"{one.agents} agents: Spearman {_number(one.rho)}"
+        + ("." if math.isnan(one.rho) else f" (p {_p_value(one.p)}).")
+        for one in audit.trends
+    ]
+    notes.append(
+        f"Score: mean undiscounted return of the audited policy over {SCORED_EPISODES} episodes, to the end or "
+        f"{audit.settings.horizon:,} steps."
+    )
+    return [
+        _grid(
+            "Agents: score and overstated claims",
+            ("run", "training steps", "score", "overstated, top 2%", "overstated, rest", "mean top claim"),
+            rows,
+            notes,
+        )
     ]
 
 

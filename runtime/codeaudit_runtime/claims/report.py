@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from codeaudit.errors import UserError
 from codeaudit.store import RunDirectory
 from codeaudit_runtime.claims.audit import RunFacts, Settings, facts_from_json, results_of_run
+from codeaudit_runtime.claims.beyond import stored_beyond
 from codeaudit_runtime.claims.decisions import ALPHAS, Decisions, decisions
 from codeaudit_runtime.claims.detector import Detection, detection
+from codeaudit_runtime.claims.distillation import Distillation, DistilledState, distillation
+from codeaudit_runtime.claims.probes import Probe, Trend, probe, trends
 from codeaudit_runtime.claims.recalibration import Recalibration, recalibration
 from codeaudit_runtime.claims.siblings import Siblings, siblings
 from codeaudit_runtime.claims.stored import StoredState, stored_states
@@ -26,24 +29,81 @@ class Repairs:
 
     decisions: tuple[Decisions, ...]
     recalibration: Recalibration
+    distillation: Distillation
     siblings: Siblings
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Everything stored of one audit, and the verdicts that follow. `repairs` and `stored` are by game; `detection`
-    is of all games, by run and by game left out."""
+    """Everything stored of one audit or several, and the verdicts that follow.
+
+    `repairs` and `stored` are by game, `probes` by run; `detection` is of all games, by run and by game left out.
+    `settings.rollouts` is the smallest of the audits.
+    """
 
     settings: Settings
     runs: tuple[RunFacts, ...]
     games: tuple[tuple[GameSummary, tuple[StateResult, ...]], ...]
     repairs: tuple[Repairs, ...]
     stored: tuple[tuple[StoredState, ...], ...]
+    probes: tuple[Probe, ...]
+    trends: tuple[Trend, ...]
     detection: tuple[Detection, ...]
 
 
-def audit_from_directory(path: Path) -> Audit:
-    """Reads a finished audit; UserError where the folder holds none or it is not finished."""
+def audit_from_directories(paths: Sequence[Path]) -> Audit:
+    """Reads finished audits as one; UserError where a folder holds none, it is not finished, or they don't fit
+    together: settings that differ in more than the number of roll-outs, or two runs of one name."""
+    opened = [_opened(path) for path in paths]
+    settings = min((one for one, _, _ in opened), key=lambda one: one.rollouts)
+    home: dict[str, RunDirectory] = {}
+    for path, (own, run, names) in zip(paths, opened, strict=True):
+        if replace(own, rollouts=settings.rollouts) != settings:
+            raise UserError(f"{path}: audited with other settings than {paths[0]}", hint="report them one by one")
+        for name in names:
+            if name in home:
+                raise UserError(f"{path}: another audit here has a run {name!r}, too", hint="name each audit once")
+            home[name] = run
+    facts = tuple(facts_from_json(run.unit(f"{name}/facts"), name) for name, run in home.items())
+    games, repairs, stored, probes = [], [], [], []
+    for key in dict.fromkeys(map(_recipe, facts)):
+        own_facts = [one for one in facts if _recipe(one) == key]
+        by_run = {one.name: results_of_run(home[one.name], one) for one in own_facts}
+        states = [state for results in by_run.values() for state in results]
+        summary = summarise(key, states, settings.draws, settings.level, settings.seed)
+        games.append((summary, tuple(states)))
+        real, kept = list(summary.real), []
+        claims: list[list[float]] = []
+        distilled: list[DistilledState | None] = []
+        for name, results in by_run.items():
+            kept += stored_states(home[name], name, results, real[: len(results)])
+            del real[: len(results)]
+            theirs, fitted, score = stored_beyond(home[name], name)
+            claims += theirs
+            distilled += fitted
+            probes.append(probe(name, *key, score, results))
+        stored.append(tuple(kept))
+        repairs.append(
+            Repairs(
+                tuple(decisions(kept, alpha, settings.seed) for alpha in ALPHAS),
+                recalibration(states, summary.real, settings.seed),
+                distillation(states, summary.real, distilled),
+                siblings(states, claims),
+            )
+        )
+    return Audit(
+        settings,
+        facts,
+        tuple(games),
+        tuple(repairs),
+        tuple(stored),
+        tuple(probes),
+        trends(probes, settings.seed),
+        _detection(facts, games, stored),
+    )
+
+
+def _opened(path: Path) -> tuple[Settings, RunDirectory, list[str]]:
     try:
         manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text("utf-8"))
         if manifest.get("command") != "claims":
@@ -54,45 +114,26 @@ def audit_from_directory(path: Path) -> Audit:
         raise UserError(f"{path}: no audit in it", hint="name the folder given to `codeaudit claims --out`") from None
     except (ValueError, KeyError, AttributeError, TypeError):
         raise UserError(f"{path}/manifest.json: not of an audit of claims") from None
-    run = RunDirectory(path, manifest)
-    facts = tuple(facts_from_json(run.unit(f"{name}/facts"), name) for name in names)
-    games, stored, related = [], [], []
-    for key in dict.fromkeys((one.environment, one.algorithm) for one in facts):
-        by_run = {one.name: results_of_run(run, one) for one in facts if (one.environment, one.algorithm) == key}
-        states = [state for results in by_run.values() for state in results]
-        summary = summarise(*key, states, settings.draws, settings.level, settings.seed)
-        games.append((summary, tuple(states)))
-        real, kept = list(summary.real), []
-        for name, results in by_run.items():
-            kept += stored_states(run, name, results, real[: len(results)])
-            del real[: len(results)]
-        stored.append(tuple(kept))
-        related.append(siblings(states, [claims for name in by_run for claims in _sibling_claims(run, name)]))
-    repairs = tuple(
-        Repairs(
-            tuple(decisions(kept, alpha, settings.seed) for alpha in ALPHAS),
-            recalibration(states, summary.real, settings.seed),
-            others,
-        )
-        for (summary, states), kept, others in zip(games, stored, related, strict=True)
-    )
-    return Audit(settings, facts, tuple(games), repairs, tuple(stored), _detection(games, stored))
+    return settings, RunDirectory(path, manifest), names
 
 
-def _sibling_claims(run: RunDirectory, name: str) -> list[list[float]]:
-    content = run.unit(f"{name}/siblings")
-    if content is None:
-        raise UserError(f"{name}: the audit is not finished", hint="run the same `codeaudit claims` again")
-    claims: list[list[float]] = json.loads(content)
-    return claims
+def _recipe(facts: RunFacts) -> tuple[str, str, int | None]:
+    """What seeds have in common. Agents of another age are another game: their claims are not pooled."""
+    return facts.environment, facts.algorithm, facts.steps
 
 
 def _detection(
-    games: Sequence[tuple[GameSummary, tuple[StateResult, ...]]], stored: Sequence[tuple[StoredState, ...]]
+    facts: Sequence[RunFacts],
+    games: Sequence[tuple[GameSummary, tuple[StateResult, ...]]],
+    stored: Sequence[tuple[StoredState, ...]],
 ) -> tuple[Detection, ...]:
-    """Only what can be left out: a run of several, a game of several."""
+    """Only what can be left out: a run of several, a game of several. An agent at several ages is one run."""
     states = [state for kept in stored for state in kept]
-    by_run = [state.result.run for state in states]
+    trained = {
+        one.name: one.name if one.trained_seed is None else f"{one.environment} {one.algorithm} {one.trained_seed}"
+        for one in facts
+    }
+    by_run = [trained[state.result.run] for state in states]
     by_game = [summary.environment for (summary, _), kept in zip(games, stored, strict=True) for _ in kept]
     return tuple(
         detection(states, groups, left_out)
@@ -124,6 +165,8 @@ def report_json(audit: Audit, versions: Mapping[str, str]) -> dict[str, Any]:
             }
             for (summary, states), repairs in zip(audit.games, audit.repairs, strict=True)
         ],
+        "probes": [asdict(one) for one in audit.probes],
+        "trends": [asdict(one) for one in audit.trends],
         "detection": [asdict(one) for one in audit.detection],
     }
     finite: dict[str, Any] = _finite(report)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codeaudit_runtime.claims.detector import auroc
-from codeaudit_runtime.claims.gaps import excess_of_samples, excess_of_weighted
+from codeaudit_runtime.claims.gaps import excesses_of_pairs
 from codeaudit_runtime.claims.heads import ReturnHead
 from codeaudit_runtime.claims.states import TOP_STRATA
 from codeaudit_runtime.claims.verdicts import Share, StateResult, share
@@ -33,15 +33,8 @@ class Siblings:
 
 def sibling_claims(head: ReturnHead, observations: AnyArray, pairs: Sequence[tuple[int, int]]) -> list[float]:
     """What `head` claims of other agents' states, for the same two actions."""
-    found = []
-    for law, (first, second) in zip(head.laws_NAK(observations), pairs, strict=True):
-        if head.support is None:
-            found.append(excess_of_samples(law[first].astype(np.float64), law[second].astype(np.float64)))
-        else:
-            values = head.support.numpy().astype(np.float64)
-            one, two = (law[action].astype(np.float64) / law[action].sum() for action in (first, second))
-            found.append(excess_of_weighted(values, one, values, two))
-    return found
+    support = None if head.support is None else head.support.numpy()
+    return excesses_of_pairs(head.laws_NAK(observations), support, pairs)
 
 
 def siblings(states: Sequence[StateResult], claims: Sequence[Sequence[float]]) -> Siblings:

@@ -58,15 +58,16 @@ def stored_states(run: RunDirectory, name: str, states: list[StateResult], real:
     observations, laws, support = _heads(run, name)
     found = []
     for place, (state, exists) in enumerate(zip(states, real, strict=True)):
-        first, second = (_law(laws[place][action], support) for action in state.actions)
+        first, second = (law_of_row(laws[place][action], support) for action in state.actions)
         x, y = (_returns(run, f"{name}/returns/{state.index}/{action}") for action in state.actions)
         found.append(StoredState(state, exists, observations[place], (first, second), (x, y)))
     return found
 
 
-def _law(law_K: FloatArray, support: FloatArray) -> Law:
+def law_of_row(law_K: FloatArray, support: FloatArray | None) -> Law:
+    """Of one action as a head gives it: quantiles, or (with a support) probabilities."""
     law = np.asarray(law_K, dtype=np.float64)
-    if len(support):
+    if support is not None and len(support):
         return Law(np.asarray(support, dtype=np.float64), law / law.sum())
     return Law(np.sort(law), np.full(len(law), 1 / len(law)))
 

@@ -114,10 +114,11 @@ class Resolution:
 
 @dataclass(frozen=True)
 class GameSummary:
-    """All runs of one environment and algorithm, pooled."""
+    """All runs of one environment, algorithm and number of training steps (None: unknown), pooled."""
 
     environment: str
     algorithm: str
+    steps: int | None
     runs: tuple[str, ...]
     rows: tuple[Row, ...]
     real: tuple[bool, ...]  # the existence verdict of each state, in order
@@ -190,9 +191,10 @@ def null_head(states: Sequence[StateResult], seed: int) -> NullHead:
 
 
 def summarise(
-    environment: str, algorithm: str, states: Sequence[StateResult], draws: int, level: float, seed: int
+    game: tuple[str, str, int | None], states: Sequence[StateResult], draws: int, level: float, seed: int
 ) -> GameSummary:
-    """The verdicts of all audited states of one game, pooled over its runs."""
+    """The verdicts of all audited states of one game (environment, algorithm, steps), pooled over its runs."""
+    environment, algorithm, steps = game
     real = benjamini_hochberg([state.existence_p for state in states], level)
     refuted = benjamini_hochberg([state.magnitude_p for state in states], level)
     groups: list[tuple[str, tuple[float, ...]]] = [
@@ -212,6 +214,7 @@ def summarise(
     return GameSummary(
         environment=environment,
         algorithm=algorithm,
+        steps=steps,
         runs=runs,
         rows=rows,
         real=tuple(real),

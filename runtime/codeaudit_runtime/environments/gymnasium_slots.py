@@ -56,13 +56,39 @@ def factory_from_id(environment_id: str) -> Factory:
 
     def make() -> gymnasium.Env[Any, Any]:
         try:
-            return gymnasium.make(environment_id, disable_env_checker=True)
+            return _with_quick_check(gymnasium.make(environment_id, disable_env_checker=True))
         except (gymnasium.error.Error, ImportError, ModuleNotFoundError) as error:
             raise UserError(
                 f"environment {environment_id!r} cannot be made ({error})", hint=_missing_hint(environment_id)
             ) from None
 
     return make
+
+
+class _QuickDiscrete(gymnasium.spaces.Discrete):
+    """Says of a plain int what Discrete says, in one comparison: environments ask at every step, and Gymnasium takes as
+    long for its answer as for a small simulation."""
+
+    def contains(self, x: Any) -> bool:
+        return 0 <= x < self._count if type(x) is int else super().contains(x)
+
+    @classmethod
+    def like(cls, space: gymnasium.spaces.Discrete) -> _QuickDiscrete:
+        quick = copy.copy(space)  # its random generator too
+        quick.__class__ = cls
+        assert isinstance(quick, cls)
+        quick._count = int(space.n)
+        return quick
+
+    _count: int
+
+
+def _with_quick_check(environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    inner = environment.unwrapped
+    space = vars(inner).get("action_space")
+    if type(space) is gymnasium.spaces.Discrete and int(space.start) == 0:
+        inner.action_space = _QuickDiscrete.like(space)
+    return environment
 
 
 def bare_environment(environment: gymnasium.Env[Any, Any]) -> tuple[gymnasium.Env[Any, Any], int | None]:
@@ -90,6 +116,7 @@ class GymnasiumSlots:
     def __init__(self, environment_id: str, factory: Factory, slots: int, step_cap: int | None = None) -> None:
         made = [bare_environment(factory()) for _ in range(slots)]
         self._environments = [environment for environment, _ in made]
+        self._steps = [environment.step for environment in self._environments]
         first, limit = made[0]
         observation = observation_spec_from_space(first.observation_space, environment_id)
         self._info = EnvironmentInfo(
@@ -129,14 +156,14 @@ class GymnasiumSlots:
         self._observations[slot] = self._environments[slot].reset(seed=seed)[0]
 
     def step(self, actions: AnyArray, active: IntArray) -> Step:
-        observations, environments, lengths = self._observations, self._environments, self._lengths
+        observations, steps, lengths = self._observations, self._steps, self._lengths
         cap = self._info.step_cap
         rewards: list[Any] = [0.0] * self._slots
         over: list[tuple[int, bool]] = []
         # Environments check a plain int faster than NumPy's, and take both alike.
         plain = actions.tolist() if self._info.actions.kind == "discrete" else actions
         for slot, action in zip(active.tolist(), plain, strict=True):
-            observation, rewards[slot], terminated, cut, _ = environments[slot].step(action)
+            observation, rewards[slot], terminated, cut, _ = steps[slot](action)
             lengths[slot] += 1
             if terminated or cut or lengths[slot] >= cap:
                 over.append((slot, not terminated))
@@ -167,6 +194,7 @@ class GymnasiumSlots:
         assert isinstance(snapshot, tuple)
         environment, observation, self._indices[slot], self._lengths[slot] = snapshot
         self._environments[slot] = copy.deepcopy(environment)
+        self._steps[slot] = self._environments[slot].step
         self._observations[slot] = observation
 
     def reseed(self, slot: int, seed: int) -> None:

@@ -14,7 +14,7 @@ from codeaudit_runtime.networks import Tensors
 from codeaudit_runtime.spaces import ObservationSpec
 from codeaudit_runtime.train.implicit import ImplicitShape, implicit_or_plain
 from codeaudit_runtime.train.learning import lower_tail
-from codeaudit_runtime.train.networks import NetworkShape
+from codeaudit_runtime.train.networks import Members, NetworkShape
 from codeaudit_runtime.train.recipe import CVAR
 
 ALGORITHMS = ("qrdqn", "c51", "iqn", "qrdqn-cvar", "qrdqn-ensemble", "qrdqn-member")
@@ -24,7 +24,8 @@ MOST_MEMBERS = 64
 @dataclass(frozen=True)
 class ReturnAgent:
     """`network` maps observations (N × …) to N × actions × K: equal-weight quantiles, not sorted, or probabilities of
-    the K atoms of `support`. An ensemble gives its quantile average. `risk`: it acts by the CVaR at that level."""
+    the K atoms of `support`. An ensemble gives its quantile average. `risk`: it acts by the CVaR at that level.
+    `networks` holds the weights; `steps` and `seed` are what the header says of the training, if it does."""
 
     algorithm: str
     environment: str
@@ -34,10 +35,25 @@ class ReturnAgent:
     network: Callable[[Tensor], Tensor]
     support: Tensor | None
     risk: float | None
+    networks: Members
+    steps: int | None = None
+    seed: int | None = None
 
     def values(self, observations: Tensor) -> Tensor:
         """What it chooses actions by (N × actions)."""
         return values_of_laws(self.network(observations), self.support, self.risk)
+
+
+def laws_of_networks(networks: Members, categorical: bool) -> Callable[[Tensor], Tensor]:
+    """Observations (N × …) to the laws of all members together (N × actions × K)."""
+
+    def laws(observations: Tensor) -> Tensor:
+        outputs = networks.forward(observations.unsqueeze(0).expand(networks.members, *observations.shape))
+        if networks.members > 1:
+            return outputs.sort(dim=-1).values.mean(dim=0)
+        return outputs[0].softmax(dim=-1) if categorical else outputs[0]
+
+    return laws
 
 
 def values_of_laws(laws_NAK: Tensor, support: Tensor | None, risk: float | None) -> Tensor:
@@ -54,6 +70,7 @@ def agent_from_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str
         algorithm, members = metadata.get("algorithm", "qrdqn"), int(metadata.get("members", "1"))
         shape: NetworkShape = (ImplicitShape if algorithm == "iqn" else NetworkShape)(sizes, actions, count)
         discount, environment = float(metadata["discount"]), metadata["environment"]
+        steps, seed = (int(metadata[name]) if name in metadata else None for name in ("steps", "seed"))
         support = None
         if algorithm == "c51":
             low, high = map(float, metadata["support"].split(":"))
@@ -79,19 +96,16 @@ def agent_from_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str
         for parameter, value in networks.parameters.items():
             value[place] = tensors.take(f"{prefix}{parameter}")
 
-    def laws(observations: Tensor) -> Tensor:
-        outputs = networks.forward(observations.unsqueeze(0).expand(members, *observations.shape))
-        if members > 1:
-            return outputs.sort(dim=-1).values.mean(dim=0)
-        return outputs[0] if support is None else outputs[0].softmax(dim=-1)
-
     return ReturnAgent(
         algorithm=algorithm,
         environment=environment,
         discount=discount,
         observation=ObservationSpec(sizes, "bool" if len(sizes) == 3 else "float32"),
         actions=actions,
-        network=laws,
+        network=laws_of_networks(networks, support is not None),
         support=support,
         risk=CVAR if algorithm == "qrdqn-cvar" else None,
+        networks=networks,
+        steps=steps,
+        seed=seed,
     )
