@@ -164,8 +164,8 @@ class Classifier:
                 decisions.append(Decision(at[0], at[1], epsilon.origin, f"epsilon is {_shown(epsilon.value)}"))
             if amount is None or amount > 0:
                 rule = "epsilon_greedy"
-        relevant = [d for d in decisions if self._matters(d, rule, main, alternatives)]
-        deciding = max(relevant, key=lambda d: WEIGHT[d.origin.kind], default=None) if relevant else None
+        alone = [d for d in decisions if self._matters(d, rule, main, alternatives, alone=True)]
+        relevant = alone or [d for d in decisions if self._matters(d, rule, main, alternatives)]
         ranked = sorted(relevant, key=lambda d: -WEIGHT[d.origin.kind])
         deciding = ranked[0] if ranked else None
         sink = Place(main.file, main.line)
@@ -209,8 +209,9 @@ class Classifier:
         return min(draws, key=lambda d: (d.doubt, not d.sure, -counts[d.rule], order.get(d.rule, 5)))
 
     @staticmethod
-    def _matters(decision: Decision, rule: str, main: Draw, alternatives: list[Draw]) -> bool:
-        """Whether a condition decides the rule: with it turned round, another rule would be possible."""
+    def _matters(decision: Decision, rule: str, main: Draw, alternatives: list[Draw], *, alone: bool = False) -> bool:
+        """Whether a condition decides the rule: with it (alone: and no other) turned round, another would be
+        possible."""
         if decision.test == 0:
             return True
         mine = next((held for test, held in main.guards if test == decision.test), None)
@@ -219,7 +220,8 @@ class Classifier:
         base = "network" if main.rule == "network" else main.rule
         same = {"greedy", "network"}
         for other in alternatives:
-            if (decision.test, not mine) in other.guards:
+            turned = {test for test, held in main.guards if (test, not held) in other.guards}
+            if decision.test in turned and (not alone or len(turned) == 1):
                 if other.rule != base and not (other.rule in same and base in same):
                     return True
                 if other.chance != main.chance:

@@ -46,13 +46,13 @@ def is_environment(function: Function) -> bool:
     names = [owner.name, *(last_name(base) for base in owner.node.bases)]
     if any(word in name for name in names for word in ("Env", "Wrapper", "Monitor", "Vec")):
         return True
-    spaces = ("self.action_space", "self.observation_space")
-    return any(name in method.flow.definitions for method in owner.methods.values() for name in spaces)
+    return sets_spaces(owner)
 
 
 def sets_spaces(info: ClassInfo) -> bool:
     spaces = ("self.action_space", "self.observation_space")
-    return any(name in method.flow.definitions for method in info.methods.values() for name in spaces)
+    as_property = "action_space" in info.methods and "observation_space" in info.methods
+    return as_property or any(name in m.flow.definitions for m in info.methods.values() for name in spaces)
 
 
 def step_pays(info: ClassInfo) -> bool:

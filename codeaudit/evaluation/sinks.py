@@ -94,7 +94,17 @@ class Sinks(Noise):
         names.update(n.rpartition(".")[2] for n in self.resolver.library_bases(owner))
         if any(word in owner.name.lower() for word in ("policy", "actor", "agent", "model", "net")):
             return False  # a policy with a distribution in its name: its `sample` has to be looked into
-        pattern = ("categorical", "normal", "gaussian", "distribution", "dist", "bernoulli", "pd", "beta", "transform")
+        pattern = (
+            "categorical",
+            "normal",
+            "gaussian",
+            "distribution",
+            "dist",
+            "bernoulli",
+            "pd",
+            "beta",
+            "transformed",
+        )
         return any(any(p in n.lower() for p in pattern) for n in names)
 
     def _is_distribution(self, node: t.Node, frame: Frame) -> bool:

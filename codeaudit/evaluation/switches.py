@@ -51,7 +51,11 @@ def _passed(frame: Frame, evaluator: Evaluator) -> bool | None:
     for parameter in frame.function.node.params:
         greedy = GREEDY.match(parameter.name)
         wanted = True if greedy else _wanted(parameter.name)
-        argument = evaluator.resolver.argument(parameter.name, frame) if wanted is not None else None
+        if wanted is None:
+            continue
+        argument = evaluator.resolver.argument(parameter.name, frame)
+        if argument is None and isinstance(parameter.default, t.Const) and frame.call is not None:
+            argument = parameter.default, frame
         known = evaluator.evaluate(*argument) if argument is not None else None
         if known is not None and isinstance(known.value, bool):
             if known.value is wanted or not greedy:

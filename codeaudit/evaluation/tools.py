@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from codeaudit.evaluation import words
+from codeaudit.evaluation.apart import Environments
 from codeaudit.evaluation.classify import Classifier
 from codeaudit.evaluation.draws import Tracer
-from codeaudit.evaluation.environments import Environments, Made
+from codeaudit.evaluation.environments import Made
 from codeaudit.evaluation.purpose import Use
 from codeaudit.evaluation.rollouts import Finder, Rollout
 from codeaudit.program.frames import Frame

@@ -6,6 +6,7 @@ Answers are sets of possibilities. An empty answer means "not known", never "not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from codeaudit.facts import tree as t
@@ -354,10 +355,9 @@ class Resolver(Arguments, Functional, Callers, Tables):
                 return kept
         if name == "partial" and node.args:
             return [
-                FunctionValue(v.function, v.receiver, v.closure, tuple(node.args[1:]), frame)
-                if isinstance(v, FunctionValue)
-                else v
+                replace(f, bound=tuple(node.args[1:]), bound_frame=frame) if isinstance(f, FunctionValue) else f
                 for v in self.types(node.args[0].value, frame, depth + 1)
+                for f in (list(self._callable(v)) or [v])
             ]
         if name == "super" and frame.function.owner is not None:
             receiver = frame.receiver if isinstance(frame.receiver, Instance) else Instance(frame.function.owner)
