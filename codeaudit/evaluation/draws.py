@@ -462,9 +462,10 @@ class Tracer(Sinks):
         self, function: Function, selector: Selector, frame: Frame, depth: int, arity: int | None = None
     ) -> list[Draw]:
         draws: list[Draw] = []
+        alone = not selector and any(not isinstance(e.value, t.Seq) for e in function.flow.returns if e.value)
         for event in function.flow.returns:
-            if event.value is None:
-                continue
+            if event.value is None or (alone and isinstance(event.value, t.Seq) and len(event.value.items) > 1):
+                continue  # `return action, probabilities` beside `return action`: not what this caller asks for
             if arity is not None and isinstance(event.value, t.Seq) and len(event.value.items) != arity:
                 continue  # what comes back can't be taken apart like that: another class's method
             verdicts = [self._feasible(guard, frame) for guard in event.context.guards]
@@ -484,7 +485,7 @@ class Tracer(Sinks):
         seen: set[tuple[object, ...]] = set()
         out = []
         for d in kept:
-            key = (d.rule, d.file, d.line, d.chance, d.owner, tuple((x.file, x.line) for x in d.decisions))
+            key = (d.rule, d.file, d.line, d.chance, d.owner, d.guards, tuple((x.file, x.line) for x in d.decisions))
             if key not in seen:
                 seen.add(key)
                 out.append(d)

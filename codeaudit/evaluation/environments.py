@@ -13,6 +13,7 @@ from codeaudit.program.flow import Context
 from codeaudit.program.folding import Known
 from codeaudit.program.frames import Frame, FunctionValue, Instance
 from codeaudit.program.index import Function, last_name
+from codeaudit.program.reaching import in_comprehension
 from codeaudit.program.resolve import Resolver
 from codeaudit.program.values import Evaluator
 
@@ -202,7 +203,7 @@ class Makers:
                 d for d in function.flow.definitions.get(node.id, ()) if d.kind in ("assign", "with", "loop")
             ]
             if definitions:
-                for d in definitions[:4]:
+                for d in (in_comprehension(definitions, node.line) or definitions)[:4]:
                     value: t.Node = d.value
                     for step in d.selector:
                         if isinstance(value, t.Seq) and isinstance(step, int) and step < len(value.items):

@@ -17,9 +17,12 @@ class Arguments:
         """The expression that a call passes for a parameter, and the frame to read it in; None where it passes none."""
         if frame.call is None or frame.parent is None:
             return None
-        for arg in (*frame.call.args, *frame.bound):
+        for arg in frame.call.args:
             if arg.name == name:
                 return arg.value, frame.parent
+        for arg in frame.bound:
+            if arg.name == name:
+                return arg.value, frame.bound_frame or frame.parent
         positional = [p for p in frame.function.parameters if not p.kind or p.kind == "*"]
         index = frame.skip
         for value, where in self._positional(frame, 0):

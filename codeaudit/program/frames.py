@@ -19,7 +19,8 @@ class Frame:
     call: t.Call | None = None
     receiver: Value | None = None  # what `self` is
     closure: Frame | None = None  # the frame that a nested function was defined in
-    bound: tuple[t.Arg, ...] = ()  # arguments fixed earlier (functools.partial), read in `parent`
+    bound: tuple[t.Arg, ...] = ()  # arguments fixed earlier (functools.partial)
+    bound_frame: Frame | None = None  # where they are read; else in `parent`
     skip: int = 0  # leading parameters that are filled otherwise
     fed: tuple[tuple[str, t.Node, Frame], ...] = ()  # graph inputs by name, with what the call feeds them
 

@@ -67,3 +67,9 @@ def live(definitions: list[Definition], line: int) -> list[Definition]:
     certain = [i for i, d in enumerate(before) if not d.context.guards and not d.context.loops]
     later = [d for d in definitions if d.last_line >= line and d.context.loops]
     return [*before[certain[-1] if certain else 0 :], *later] or definitions
+
+
+def in_comprehension(definitions: list[Definition], line: int) -> list[Definition]:
+    """The bindings that a comprehension standing on the line makes for itself: `[Wrap(env) for env in envs]`."""
+    own = [d for d in definitions if d.kind == "loop" and not isinstance(d.statement, t.For)]
+    return [d for d in own if d.statement.line <= line <= max(node.line for node in t.walk(d.statement))]

@@ -443,5 +443,6 @@ class Resolver(Arguments, Functional, Callers, Tables):
             receiver=value.receiver,
             closure=value.closure,
             bound=tuple(a for a in value.bound if a.name),
+            bound_frame=value.bound_frame,
             skip=(positional or skip) - value.ahead,
         )

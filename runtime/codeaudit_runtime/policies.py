@@ -5,6 +5,7 @@ Not for choosing an action from the distribution: that is the action rule (`acti
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -36,11 +37,20 @@ class Categorical:
 
     def entropy(self) -> FloatArray:
         """Nats, shape (N,)."""
-        shifted = self.logits_NA - self.logits_NA.max(axis=1, keepdims=True)
-        weights = np.exp(shifted)
-        total = weights.sum(axis=1)
-        result: FloatArray = np.log(total) - (weights * shifted).sum(axis=1) / total
-        return result
+        if self.logits_NA.shape[1] < 8:  # NumPy adds fewer than eight numbers in order, whatever the axis: same bits
+            logits_AN = np.ascontiguousarray(self.logits_NA.T)
+            shifted = logits_AN - logits_AN.max(axis=0)
+            return _entropy(shifted, axis=0)
+        return _entropy(self.logits_NA - self.logits_NA.max(axis=1, keepdims=True), axis=1)
+
+
+def _entropy(shifted: FloatArray, axis: int) -> FloatArray:
+    """Of logits whose maximum is zero."""
+    weights = np.exp(shifted)
+    total = weights.sum(axis=axis)
+    weights *= shifted
+    result: FloatArray = np.log(total) - weights.sum(axis=axis) / total
+    return result
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,22 @@ class Gaussian:
         return self.mean_ND
 
     def entropy(self) -> FloatArray:
-        result: FloatArray = (0.5 * np.log(2 * np.pi * np.e) + np.log(self.std_ND)).sum(axis=1)
-        return result
+        return _gaussian_entropy(self.std_ND)
+
+
+def _gaussian_entropy(std_ND: FloatArray) -> FloatArray:
+    result: FloatArray = (0.5 * np.log(2 * np.pi * np.e) + np.log(std_ND)).sum(axis=1)
+    return result
+
+
+def gaussian_from_mean(std_D: FloatArray) -> Callable[[torch.Tensor], Gaussian]:
+    """From means (N × D) to the head with the same standard deviations in every state."""
+
+    @functools.lru_cache(maxsize=128)  # broadcasting takes as long as a layer
+    def rows(count: int) -> FloatArray:
+        return np.broadcast_to(std_D, (count, len(std_D)))
+
+    return lambda mean: Gaussian(mean.numpy(), rows(len(mean)))
 
 
 @dataclass(frozen=True)
@@ -113,6 +137,8 @@ def entropies(heads: Sequence[Head]) -> FloatArray | None:
         return Categorical(
             np.concatenate([head.logits_NA for head in heads if isinstance(head, Categorical)])
         ).entropy()
+    if isinstance(first, Gaussian):
+        return _gaussian_entropy(np.concatenate([head.std_ND for head in heads if isinstance(head, Gaussian)]))
     found = [head.entropy() for head in heads]
     return None if found[0] is None else np.concatenate([part for part in found if part is not None])
 
@@ -176,6 +202,9 @@ class Normalized:
     mean: FloatArray
     scale: FloatArray  # √(variance + ε)
     limit: float
+    _scratch: dict[int, tuple[FloatArray, FloatArray]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def actions(self) -> ActionSpec:
@@ -185,7 +214,14 @@ class Normalized:
         return self.policy.initial_state(slots)
 
     def __call__(self, observations: AnyArray, state: State, starts: BoolArray) -> tuple[Head, State]:
-        normalized = ((observations - self.mean) / self.scale).clip(-self.limit, self.limit).astype(np.float32)
+        rows = len(observations)
+        if rows not in self._scratch:
+            wide = np.empty(observations.shape, np.result_type(observations, self.mean, self.scale, np.float32))
+            self._scratch[rows] = wide, np.empty(observations.shape, np.float32)
+        wide, normalized = self._scratch[rows]
+        np.subtract(observations, self.mean, out=wide)
+        np.divide(wide, self.scale, out=wide)
+        np.minimum(np.maximum(wide, -self.limit, out=wide), self.limit, out=normalized, casting="same_kind")
         return self.policy(normalized, state, starts)
 
 

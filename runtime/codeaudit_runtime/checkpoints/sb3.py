@@ -29,7 +29,14 @@ from codeaudit_runtime.networks import (
     mlp,
     nature_cnn,
 )
-from codeaudit_runtime.policies import ActionValues, Categorical, Gaussian, Head, NetworkPolicy, StateDependentNoise
+from codeaudit_runtime.policies import (
+    ActionValues,
+    Categorical,
+    Head,
+    NetworkPolicy,
+    StateDependentNoise,
+    gaussian_from_mean,
+)
 from codeaudit_runtime.spaces import ActionSpec, ObservationSpec
 
 FORMAT = "sb3-zip"
@@ -162,12 +169,9 @@ def _actor(tensors: Tensors, actions: ActionSpec, options: dict[str, Any], where
         return NetworkPolicy(actions, chain(*stages, output), lambda logits: Categorical(logits.numpy()))
     log_std = tensors.take("log_std")
     if log_std.dim() == 1:
-        std = np.exp(log_std.numpy())[None, :]
-
-        def gaussian(mean: torch.Tensor) -> Head:
-            return Gaussian(mean.numpy(), np.broadcast_to(std, tuple(mean.shape)))
-
-        return NetworkPolicy(actions, chain(*stages, output), gaussian)
+        if len(log_std) != actions.size:
+            raise UserError(f"{where}: {len(log_std)} standard deviations for {actions.describe()}")
+        return NetworkPolicy(actions, chain(*stages, output), gaussian_from_mean(np.exp(log_std.numpy())))
     if options.get("use_expln"):
         raise UserError(f"{where}: gSDE with expln is not supported")
     matrix_std = torch.exp(log_std).numpy()

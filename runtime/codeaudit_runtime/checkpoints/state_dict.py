@@ -23,7 +23,7 @@ from codeaudit_runtime.networks import (
     mlp,
     nature_cnn,
 )
-from codeaudit_runtime.policies import ActionValues, Categorical, Gaussian, Head, NetworkPolicy
+from codeaudit_runtime.policies import ActionValues, Categorical, Head, NetworkPolicy, gaussian_from_mean
 from codeaudit_runtime.spaces import ActionSpec, ObservationSpec
 from codeaudit_runtime.train.agents import agent_from_tensors
 from codeaudit_runtime.train.networks import FORMAT
@@ -108,15 +108,13 @@ def cleanrl_ppo_continuous(tensors: Tensors, metadata: Mapping[str, str], format
     network = mlp(tensors, "actor_mean", ACTIVATIONS["Tanh"])
     if not network.layers:
         raise UserError(f"{tensors.where}: no layers named `actor_mean.N`", hint="is it a continuous CleanRL agent?")
-    std = np.exp(tensors.take("actor_logstd").reshape(1, -1).numpy())
+    std = np.exp(tensors.take("actor_logstd").flatten().numpy())
     tensors.ignore("critic.")
     tensors.refuse_leftovers()
     actions = ActionSpec("continuous", int(network.layers[-1][0].shape[0]))
-
-    def gaussian(mean: torch.Tensor) -> Head:
-        return Gaussian(mean.numpy(), np.broadcast_to(std, tuple(mean.shape)))
-
-    policy = NetworkPolicy(actions, chain(flat, network), gaussian)
+    if len(std) != actions.size:
+        raise UserError(f"{tensors.where}: {len(std)} standard deviations for {actions.describe()}")
+    policy = NetworkPolicy(actions, chain(flat, network), gaussian_from_mean(std))
     return Checkpoint("cleanrl", "ppo", sha256, policy, _inputs(tensors, "actor_mean.0.weight"))
 
 

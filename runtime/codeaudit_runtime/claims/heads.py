@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
 from codeaudit_runtime.train.agents import ReturnAgent, agent_from_tensors, values_of_laws
 from codeaudit_runtime.train.networks import FORMAT
 
-BATCH = 2_048
+BATCH, MOST_NUMBERS = 2_048, 2_048_000  # observations at a time, and the numbers in them
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ReturnHead:
 
     def laws_NAK(self, observations: AnyArray) -> FloatArray:
         with torch.inference_mode():
-            parts = [self._laws(observations[start : start + BATCH]) for start in range(0, len(observations), BATCH)]
+            parts = [self._laws(part) for part in _batches(observations)]
         result: FloatArray = torch.cat(parts).numpy()
         return result
 
@@ -60,14 +60,20 @@ class ReturnHead:
         """The audited policy: greedy in the mean, or in the CVaR where the agent was trained so."""
         with torch.inference_mode():
             parts = [
-                values_of_laws(self._laws(observations[start : start + BATCH]), self.support, self.risk).argmax(dim=1)
-                for start in range(0, len(observations), BATCH)
+                values_of_laws(self._laws(part), self.support, self.risk).argmax(dim=1)
+                for part in _batches(observations)
             ]
         result: IntArray = torch.cat(parts).numpy()
         return result
 
     def _laws(self, observations: AnyArray) -> Tensor:
         return self.network(torch.from_numpy(np.ascontiguousarray(observations)))
+
+
+def _batches(observations: AnyArray) -> Iterator[AnyArray]:
+    """Screens are large: fewer of them at a time."""
+    size = max(1, min(BATCH, MOST_NUMBERS // max(1, observations[0].size))) if len(observations) else 1
+    return (observations[start : start + size] for start in range(0, len(observations), size))
 
 
 @lru_cache(maxsize=8)

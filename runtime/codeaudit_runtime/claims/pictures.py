@@ -40,6 +40,11 @@ def _board(axes: Axes, observation: AnyArray) -> None:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_title("state: one colour a channel")
+    elif observation.ndim == 3 and observation.dtype == np.uint8:  # screens, the newest last
+        axes.imshow(observation[-1], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_title("state: the newest screen")
     elif observation.shape == (2 * COLUMNS,):  # RiskyGrid, or another row of as many numbers
         here = observation[:COLUMNS].argmax()
         colours_of = [COLOURS[1] if column == here else "#bbbbbb" for column in range(COLUMNS)]

@@ -16,6 +16,7 @@ from codeaudit_runtime.environments import VectorEnvironment, environment_from_i
 from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
 
 MOST_REMEMBERED = 500_000  # observations; 64 bytes each, about, for a packed MinAtar board
+MOST_BYTES = 1 << 28  # of larger ones
 
 
 @runtime_checkable
@@ -57,7 +58,7 @@ class RememberedPolicy:
         found = [known.get(key, -1) for key in keys]
         actions = np.array(found, dtype=np.int64)
         if -1 in found:
-            if len(known) > MOST_REMEMBERED:
+            if len(known) > min(MOST_REMEMBERED, MOST_BYTES // max(1, len(keys[0]))):
                 known.clear()
             new = {keys[place]: place for place in np.flatnonzero(actions < 0).tolist()}
             answers = self._head.act(observations[list(new.values())]).tolist()

@@ -1,4 +1,5 @@
-"""Environments by id: a Gymnasium id such as `LunarLander-v3`, `procgen/miner`, `minatar/breakout` or `riskygrid`."""
+"""Environments by id: a Gymnasium id such as `LunarLander-v3`, `procgen/miner`, `minatar/breakout`,
+`atari/breakout` (as the SB3 zoo prepares it) or `riskygrid`."""
 
 from __future__ import annotations
 
@@ -25,6 +26,11 @@ def environment_from_id(environment_id: str, slots: int, *, step_cap: int | None
 
         minatar: VectorEnvironment = MinAtarSlots(environment_id, slots, step_cap)
         return minatar
+    if environment_id.startswith("atari/"):
+        from codeaudit_runtime.environments.atari import AtariSlots
+
+        atari: VectorEnvironment = AtariSlots(environment_id, slots, step_cap)
+        return atari
     if environment_id.startswith("riskygrid"):
         from codeaudit_runtime.environments.riskygrid import RiskyGrid
 

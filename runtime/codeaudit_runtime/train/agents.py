@@ -100,7 +100,7 @@ def agent_from_tensors(tensors: Tensors, metadata: Mapping[str, str], where: str
         algorithm=algorithm,
         environment=environment,
         discount=discount,
-        observation=ObservationSpec(sizes, "bool" if len(sizes) == 3 else "float32"),
+        observation=ObservationSpec(sizes, shape.element),
         actions=actions,
         network=laws_of_networks(networks, support is not None),
         support=support,

@@ -27,7 +27,7 @@ def train() -> None:
 
 
 @train.command()
-@click.option("--env", "environment", required=True, metavar="ID", help="riskygrid, minatar/breakout …")
+@click.option("--env", "environment", required=True, metavar="ID", help="riskygrid, minatar/breakout, atari/breakout …")
 @click.option(
     "--algo",
     "algorithm",
@@ -55,7 +55,7 @@ def distributional(
 ) -> None:
     """Train agents with a return-distribution head; a killed run goes on where it stopped."""
     from codeaudit_runtime.train.qrdqn import train_members
-    from codeaudit_runtime.train.recipe import Recipe
+    from codeaudit_runtime.train.recipe import recipe_of
 
     count = _whole_number(steps, "--steps")
     limits = None
@@ -65,7 +65,7 @@ def distributional(
             limits = (float(low), float(high))
         except ValueError:
             raise UserError(f"--support {support!r} is no range", hint="for example --support 0:40") from None
-    recipe = Recipe(environment, count, seeds, first_seed, algorithm, support=limits)
+    recipe = recipe_of(environment, count, seeds, first_seed, algorithm, limits)
     run = RunDirectory(out, {"command": "train distributional", **recipe.to_json()})
 
     def report(step: int, returns_S: FloatArray) -> None:

@@ -16,20 +16,44 @@ from torch import Tensor
 from codeaudit.errors import UserError
 
 FILTERS, KERNEL, HIDDEN = 16, 3, 128
+SCREEN_KERNEL, SCREEN_STRIDE = 8, 4  # the first convolution of Mnih et al. (2015)
 FORMAT = "codeaudit-quantile"  # the `format` of a saved agent
 
 
 @dataclass(frozen=True)
 class NetworkShape:
-    """Observation (10, 10, C): the MinAtar convolution (16 filters of 3 × 3, 128 units); (F,): two layers of 128."""
+    """Observation (10, 10, C): the MinAtar convolution (16 filters of 3 × 3, 128 units); (F,): two layers of 128.
+
+    (C, 84, 84) is a stack of screens, bytes: one convolution of 16 filters of 8 × 8, every fourth place, 128 units.
+    """
 
     observation: tuple[int, ...]
     actions: int
     quantiles: int
 
+    @property
+    def screens(self) -> bool:
+        """Channels first, and bytes."""
+        return len(self.observation) == 3 and self.observation[0] != self.observation[1] == self.observation[2]
+
+    @property
+    def element(self) -> str:
+        """The type of an observation's numbers."""
+        if self.screens:
+            return "uint8"
+        return "bool" if len(self.observation) == 3 else "float32"
+
     def layers(self) -> dict[str, tuple[int, int]]:
         """Inputs and outputs of each layer by name, in order."""
         outputs = self.actions * self.quantiles
+        if self.screens:
+            channels, rows, columns = self.observation
+            cells = ((rows - SCREEN_KERNEL) // SCREEN_STRIDE + 1) * ((columns - SCREEN_KERNEL) // SCREEN_STRIDE + 1)
+            return {
+                "conv": (channels * SCREEN_KERNEL * SCREEN_KERNEL, FILTERS),
+                "hidden": (cells * FILTERS, HIDDEN),
+                "output": (HIDDEN, outputs),
+            }
         if len(self.observation) == 3:
             rows, columns, channels = self.observation
             cells = (rows - KERNEL + 1) * (columns - KERNEL + 1)
@@ -73,6 +97,10 @@ class Members:
         values = observations_SB.to(torch.float32)
         if len(self.shape.observation) == 1:
             return values
+        if self.shape.screens:
+            corners = values.unfold(3, SCREEN_KERNEL, SCREEN_STRIDE).unfold(4, SCREEN_KERNEL, SCREEN_STRIDE)
+            rows = corners.permute(0, 1, 3, 4, 2, 5, 6)  # S B rows columns C 8 8
+            return rows.reshape(self.members, -1, values.shape[2] * SCREEN_KERNEL * SCREEN_KERNEL).div_(255.0)
         patches = values.unfold(2, KERNEL, 1).unfold(3, KERNEL, 1)  # S B rows columns C 3 3
         return patches.reshape(self.members, -1, values.shape[-1] * KERNEL * KERNEL)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from codeaudit.errors import UserError
@@ -14,6 +14,8 @@ CVAR = 0.25  # the level by which qrdqn-cvar chooses
 ENSEMBLE = 5
 # Of C51's atoms, so that no return lies outside: the study's for MinAtar, which cannot hold RiskyGrid's losses.
 SUPPORTS = {"minatar/": (0.0, 40.0), "riskygrid:faint": (0.0, 10.0), "riskygrid": (-16.0, 26.0)}
+# What is scaled down from the SB3 zoo's recipe for Atari, so that its screens fit into memory and a core.
+OF_ATARI: dict[str, Any] = {"quantiles": 200, "buffer": 10_000, "train_every": 4, "epsilon_steps": 20_000}
 CHUNK = 50_000  # steps between two saves; chance is drawn anew from (seed, chunk), so a resumed run is the same run
 
 
@@ -79,6 +81,19 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "chunk": CHUNK}
+
+
+def recipe_of(
+    environment: str,
+    steps: int,
+    seeds: int = 1,
+    first_seed: int = 0,
+    algorithm: str = "qrdqn",
+    support: tuple[float, float] | None = None,
+) -> Recipe:
+    """The recipe with what the environment needs."""
+    own = OF_ATARI if environment.startswith("atari/") else {}
+    return replace(Recipe(environment, steps, seeds, first_seed, algorithm, support=support), **own)
 
 
 def metadata_of_member(recipe: Recipe, seed: int, steps: int, shape: tuple[int, ...], actions: int) -> dict[str, str]:
