@@ -8,11 +8,13 @@ from codeaudit.evaluation.draw import Draw
 from codeaudit.evaluation.sites import Agent
 
 VALUE = re.compile(
-    r"(dqn|rainbow|q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)",
+    r"(dqn|(^|[^a-z])pqn|rainbow|q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)",
     re.I,
 )
 CONTINUOUS = re.compile(
-    r"(ddpg|td3|(^|[^a-z])sac([^a-z]|$)|soft_?actor|redq|drq|curl|awac|iql|(^|[^a-z])cql|bear|bcq|naf|crossq|tqc|d4pg|mpo|edac|lb_?sac|sunrise|droq|bro|rebrac|rad_?sac|sacae|sac_ae|svea|soda|spr_?sac|her([^a-z]|$)|td7|awr|proto|spot|iris_?sac|xql|dmpo)",
+    r"(ddpg|td3|soft_?actor|redq|drq|awac|crossq|d4pg|edac|lb_?sac|sunrise|droq|rebrac|rad_?sac|sacae|sac_ae|svea|soda|"
+    r"spr_?sac|her([^a-z]|$)|td7|iris_?sac|dmpo|bcq|"
+    r"(^|[^a-z])(sac|curl|iql|cql|bear|naf|tqc|mpo|bro|awr|proto|spot|xql|rlpd)([^a-z]|$))",
     re.I,
 )
 MODEL_BASED = re.compile(

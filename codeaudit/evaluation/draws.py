@@ -292,6 +292,10 @@ class Tracer(Sinks):
             found = self._choose(a, b, c, selector, frame, use, depth)
             if found:
                 return found
+        if name in words.PICKS and node.args:  # index_select(elites, 1, drawn): what picks is the draw
+            chosen = [d for d in self._trace(node.args[-1].value, (), frame, use, depth + 1) if d.rule != "network"]
+            if chosen:
+                return chosen
         if name == "run" and node.args and receiver is not None:  # a TensorFlow session runs what it is given
             if "sess" in last_name(receiver).lower():
                 # A tensor with nothing drawn on the way to it is an output of the network that this very call runs.

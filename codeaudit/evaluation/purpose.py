@@ -257,6 +257,8 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
         if any(_mentions(value, acting | beside) for value in packed):
             acting.add(name)
             rewards |= {name} if any(_mentions(value, rewards) for value in packed) else set()
+        if any(_is_transition(value) for value in packed) and any(_mentions(value, acting) for value in packed):
+            return True, False
     weak = False
     for event in inside:
         func = event.call.func
@@ -292,6 +294,12 @@ def _stores(rollout: Rollout, inside: list[CallEvent], region: t.Node | None, bo
             if "act" in holder.lower() or words.BUFFER.search(holder):
                 return True, weak
     return False, weak
+
+
+def _is_transition(value: t.Node) -> bool:
+    """`{"obs": …, "action": …, "reward": …, "next_obs": …}`: kept to learn from."""
+    keys = {str(k.value) for k, _ in value.items if isinstance(k, t.Const)} if isinstance(value, t.Map) else set()
+    return all(any(k.startswith(part) for k in keys) for part in ("action", "reward", "next_"))
 
 
 def _is_update(event: CallEvent, function: Function) -> bool:

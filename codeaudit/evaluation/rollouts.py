@@ -23,7 +23,7 @@ NOT_SELECTING = {  # calls that hand on what they hold
     "getkey", "readline", "loads", "load",
 }
 # fmt: on
-STEPPING = {"step", "act", "step_async", "env_step", "take_action", "step_env"}
+STEPPING = {"step", "act", "step_async", "env_step", "take_action", "step_env", "batch_step", "vector_step"}
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
 

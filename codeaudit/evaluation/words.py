@@ -97,6 +97,7 @@ CONVERSIONS = {
     "next",
 }
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+PICKS = {"index_select", "take", "gather", "take_along_dim", "take_along_axis", "batch_gather"}
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical"}
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}

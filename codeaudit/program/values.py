@@ -450,6 +450,9 @@ class Evaluator(Folding):
                 return Known(CASTS[name](inner.value), inner.origin)
             except ValueError:
                 return None
+        filled = _filling(name, positional)
+        if filled is not None:
+            return self.evaluate(filled, frame, use)
         if name == "getattr" and len(positional) >= 2 and isinstance(positional[1], t.Const):
             found = self._attribute(
                 self.resolver.keep(t.Attr(node.line, positional[0], str(positional[1].value))), frame
@@ -474,3 +477,12 @@ class Evaluator(Folding):
                     if event.value is not None and all(v is True for v in verdicts):
                         return self.evaluate(event.value, inner_frame, event.context)
         return None
+
+
+def _filling(name: str, positional: list[t.Node]) -> t.Node | None:
+    """The one value that an array is filled with or made of: `full(n, epsilon)`, `array(epsilon)`."""
+    if name in ("full", "full_like", "repeat") and len(positional) >= 2:
+        return positional[1] if name != "repeat" else positional[0]
+    if name in ("array", "asarray", "tensor", "as_tensor", "constant", "float32") and positional:
+        return positional[0]
+    return None

@@ -36,7 +36,7 @@ from codeaudit.store import RunDirectory  # noqa: E402
 QUICK = Recipe("riskygrid", 900, seeds=2, warmup=100, buffer=300, epsilon_steps=400)
 
 
-@pytest.mark.parametrize("observation", [(20,), (10, 10, 4)])
+@pytest.mark.parametrize("observation", [(20,), (10, 10, 4), (4, 20, 20)])
 def test_gradients_by_hand_are_those_of_autograd(observation: tuple[int, ...]) -> None:
     shape = NetworkShape(observation, 3, 5)
     network, gradient = Members(shape, 2), Members(shape, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
 from codeaudit_runtime.train.agents import ReturnAgent, agent_from_tensors, values_of_laws
 from codeaudit_runtime.train.networks import FORMAT
 
+ZOO_ATARI = "NoFrameskip-v4"
 BATCH, MOST_NUMBERS = 2_048, 2_048_000  # observations at a time, and the numbers in them
 
 
@@ -91,8 +93,8 @@ def head_from_file(path: str, environment: str = "", sha256: str = "") -> Return
     policy = checkpoint.policy
     if checkpoint.algorithm != "qrdqn" or not isinstance(policy, NetworkPolicy):
         raise UserError(f"{shown}: {checkpoint.algorithm} has no return-distribution head", hint="QR-DQN is audited")
-    name = environment or Path(path).stem
-    if not environment and name not in gymnasium.registry:
+    name = environment or _named_environment(Path(path).stem)
+    if not environment and name not in gymnasium.registry and not name.startswith("atari/"):
         raise UserError(f"{shown}: the file does not name its environment", hint="add --env ID")
     count, network = policy.actions.size, policy.network
     if checkpoint.discount is None:
@@ -103,6 +105,13 @@ def head_from_file(path: str, environment: str = "", sha256: str = "") -> Return
         return outputs.view(len(outputs), -1, count).transpose(1, 2)
 
     return ReturnHead(digest, "qrdqn", name, checkpoint.discount, count, quantiles)
+
+
+def _named_environment(stem: str) -> str:
+    """What a file of the zoo is named after; `SpaceInvadersNoFrameskip-v4` is `atari/space_invaders` here."""
+    if not stem.endswith(ZOO_ATARI):
+        return stem
+    return "atari/" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", stem.removesuffix(ZOO_ATARI)).lower()
 
 
 def _own_head(content: bytes, digest: str, environment: str, shown: str) -> ReturnHead:
