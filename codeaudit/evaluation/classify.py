@@ -226,6 +226,10 @@ class Classifier:
                     return True
                 if other.chance != main.chance:
                     return True
+                # Two outputs of a network that can't be looked into, told apart by an option with a rule's name.
+                named = words.RULE_NAME.search(decision.origin.name)
+                if named and base == other.rule == "network" and other.line != main.line:
+                    return True
         return False
 
     def _is_internal(self, decision: Decision, main: Draw, frame: Frame) -> bool:

@@ -137,16 +137,18 @@ class Audit(Tools):
                 own = [c for c in classified if c not in own]
         here = own or (inside if outside and any(c.rule != "unknown" for c in inside) else classified)
         keys = {(c.rule, c.provenance, c.default_site) for c in here}
+        shown = [c for c in outside if self._is_demo_caller(c)]  # calls that only show what others measure
+        shown = shown if len(shown) < len(classified) else []
         groups: dict[int, list[Classified]] = {}
         for c in classified:
-            if c in here and not (c in outside and self._is_demo_caller(c)):
+            if c in here and c not in shown:
                 continue
             # Another agent's rule is that agent's doing; the same agent under another rule is the caller's.
             peers = {p.rule for p in here if p.owners == c.owners}
             differs = (c.rule, c.provenance, c.default_site) not in keys and c.rule != "unknown"
             differs = differs and bool(peers) and (c.provenance != "hard_coded" or c.rule not in peers)
             entry = _entry(c.frame) or c.frame
-            if entry.call is not None and ((differs and c.sure) or (c in outside and self._is_demo_caller(c))):
+            if entry.call is not None and ((differs and c.sure) or c in shown):
                 groups.setdefault(id(entry.call), []).append(c)
         rest = [c for c in here if id((_entry(c.frame) or c.frame).call) not in groups] or here
         return rest, list(groups.values())

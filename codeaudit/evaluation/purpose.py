@@ -138,7 +138,8 @@ def _kind(
         return ("demo", "render") if renders and not measured else ("evaluation", "file")
     if weak:
         return "training", "data" if any(re.match(r"_*(train|learn|explore|collect)", n) for n in names) else "weak"
-    for name in (*names, stem):
+    told = names if measured and renders else [*names, stem]  # a script that trains may show what it learned
+    for name in told:
         if words.TRAINING.search(name) and (
             not measured or re.match(r"_*(train(?!er)|learn(?!er)|collect(?!or)|explore|gather|fill)", name)
         ):
@@ -341,6 +342,8 @@ def _is_update(event: CallEvent, function: Function) -> bool:
             "level",
             "sampler",
             "seed",
+            "scene",
+            "camera",
         )
     ):
         return False
@@ -438,21 +441,18 @@ def _learning_loop(inside: list[CallEvent], function: Function) -> t.Node | None
     return None
 
 
+RESETS = {"reset", "reset_all", "reset_env", "env_reset", "new_game", "reset_envs", "reset_states"}
+
+
 def _resets(rollout: Rollout, region: t.Node | None, inside_only: bool) -> bool:
     """Whether the environment is reset, or made, in this function before or between the measured steps."""
     name = last_name(rollout.environment)
     order = rollout.event.context.order
     for event in rollout.function.flow.calls:
         func = event.call.func
-        if isinstance(func, t.Attr) and func.name in (
-            "reset",
-            "reset_all",
-            "reset_env",
-            "new_game",
-            "reset_envs",
-            "reset_states",
-        ):
-            same = last_name(func.obj) == name
+        if isinstance(func, t.Attr) and func.name in RESETS:
+            handed = func.name in ("reset_env", "env_reset") and event.call.args  # self.env_reset(env)
+            same = last_name(event.call.args[0].value if handed else func.obj) == name
             if not same:
                 continue
             in_region = region is not None and any(x is region for x in event.context.loops)

@@ -70,11 +70,7 @@ class Finder:
             if stepped is None:
                 continue
             environment, action = stepped
-            if (
-                isinstance(action, t.Name)
-                and function.parameter(action.id)
-                and action.id not in function.flow.definitions
-            ):
+            if isinstance(action, t.Name) and function.parameter(action.id) and _only_converted(action.id, function):
                 found.extend(self._through_helper(function, environment, action.id))
                 continue
             selections = tuple(self.selections(action, event.context, function))
@@ -452,6 +448,14 @@ def _named_action(node: t.Node) -> bool:
         if name.lower().startswith(("act", "ac")) or "action" in name.lower() or name in ("a", "u"):
             return True
     return False
+
+
+def _only_converted(name: str, function: Function) -> bool:
+    """A parameter that is never bound to anything but itself, converted: `actions = self.to_numpy(actions)`."""
+    return all(
+        any(isinstance(p, t.Name) and p.id == name for p in t.walk(d.value))
+        for d in function.flow.definitions.get(name, ())
+    )
 
 
 def _is_noise(node: t.Node, function: Function) -> bool:

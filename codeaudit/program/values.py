@@ -457,7 +457,8 @@ class Evaluator(Folding):
             found = self._attribute(
                 self.resolver.keep(t.Attr(node.line, positional[0], str(positional[1].value))), frame
             )
-            return found or (self.evaluate(positional[2], frame, use) if len(positional) > 2 else None)
+            fallback = len(positional) > 2 and self._config_chain(positional[0])  # what another object has isn't known
+            return found or (self.evaluate(positional[2], frame, use) if fallback else None)
         if (
             name in ("get", "pop")
             and positional

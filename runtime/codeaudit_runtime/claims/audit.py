@@ -21,7 +21,7 @@ from codeaudit.store import RunDirectory
 from codeaudit_runtime.claims.gaps import Claim, excess_of_samples, excess_of_weighted
 from codeaudit_runtime.claims.heads import ReturnHead, head_from_file
 from codeaudit_runtime.claims.resampling import existence, magnitude
-from codeaudit_runtime.claims.restarts import RestartTask, restart_returns
+from codeaudit_runtime.claims.restarts import RestartTask, restart_returns, restarts_part
 from codeaudit_runtime.claims.states import (
     SLOTS,
     AuditedState,
@@ -38,7 +38,7 @@ from codeaudit_runtime.spaces import FloatArray
 
 T = TypeVar("T")
 R = TypeVar("R")
-PROBES, PROBED_STATES = 4, 14
+PROBES, PROBED_STATES, PROBED_STEPS = 4, 14, 50
 OnUnit = Callable[[int, int, int, bool], None]
 
 
@@ -280,7 +280,8 @@ def _restarts_differ(
     settings: Settings,
     seeds: tuple[int, ...],
 ) -> bool:
-    """Do reseeded restarts from one snapshot give different returns anywhere?
+    """Do reseeded restarts from one snapshot give different returns anywhere, or, where the policy earns the same
+    whatever happens, different pictures?
 
     UserError where they don't although the environment is known to be stochastic: a copied generator would make every
     restart the same one, and every claim would look refuted.
@@ -293,6 +294,13 @@ def _restarts_differ(
             returns = restart_returns(replace(task, snapshots=first, action=action, seed=seed))
             if returns.min() < returns.max():
                 return True
+    several = environment_from_id(head.environment, PROBES)
+    try:
+        for state in audited[:PROBED_STATES]:
+            if restarts_part(several, seen[state.index].snapshots[0], PROBED_STEPS, (*seeds, 7, state.index)):
+                return True
+    finally:
+        several.close()
     if getattr(environment, "stochastic", False):
         raise UserError(
             f"{head.environment} is stochastic, yet restarts from one snapshot never differed",

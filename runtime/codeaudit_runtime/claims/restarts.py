@@ -5,6 +5,7 @@ Not for statistics of them. A work unit is one state and action; it carries its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -83,14 +84,7 @@ def restart_returns(task: RestartTask) -> FloatArray:
 def returns_from(head: ReturnHead, environment: VectorEnvironment, task: RestartTask) -> FloatArray:
     """The same in an environment of `task.rollouts` slots or more. Every restart has a random stream of its own."""
     count = task.rollouts
-    seeds = np.random.SeedSequence(task.seed).generate_state(count).tolist()
-    for slot, seed in enumerate(seeds):
-        snapshot = task.snapshots[slot % len(task.snapshots)]
-        if isinstance(environment, Restartable):
-            environment.restart(slot, snapshot, seed)
-        else:
-            environment.restore(slot, snapshot)
-            environment.reseed(slot, seed)
+    _restart_all(environment, task.snapshots, task.seed, count)
     policy = RememberedPolicy(head)
     returns, weight = np.zeros(count), 1.0
     active = np.arange(count)
@@ -105,3 +99,35 @@ def returns_from(head: ReturnHead, environment: VectorEnvironment, task: Restart
                 break
         actions = policy(step.observations[active])
     return returns
+
+
+def restarts_part(environment: VectorEnvironment, snapshot: object, steps: int, seed: tuple[int, ...]) -> bool:
+    """Do restarts from one snapshot ever differ in what they show or pay, all slots given the same random actions?
+
+    Looked at until an episode ends: the next one is another in each slot.
+    """
+    _restart_all(environment, (snapshot,), seed, environment.slots)
+    chosen = np.random.Generator(np.random.PCG64(np.random.SeedSequence((*seed, 1))))
+    everyone = np.arange(environment.slots)
+    for action in chosen.integers(0, environment.info.actions.size, steps).tolist():
+        step = environment.step(np.full(environment.slots, action), everyone)
+        if (step.rewards != step.rewards[0]).any() or (step.ended != step.ended[0]).any():
+            return True
+        if step.ended[0]:
+            return False
+        if (step.observations != step.observations[0]).any():
+            return True
+    return False
+
+
+def _restart_all(
+    environment: VectorEnvironment, snapshots: Sequence[object], seed: tuple[int, ...], count: int
+) -> None:
+    """The first `count` slots from the snapshots in turn, each with a random stream of its own."""
+    for slot, own in enumerate(np.random.SeedSequence(seed).generate_state(count).tolist()):
+        snapshot = snapshots[slot % len(snapshots)]
+        if isinstance(environment, Restartable):
+            environment.restart(slot, snapshot, own)
+        else:
+            environment.restore(slot, snapshot)
+            environment.reseed(slot, own)
