@@ -44,10 +44,16 @@ def _entered(function: Function, site: CallSite, outer: Frame, resolver: Resolve
                         frames.append(frame)
     if not frames and any(isinstance(v, FunctionValue) and v.receiver is outer.receiver for v in values):
         return []  # `self.evaluate()` of an object whose class has another method there
+    if not frames and values and all(_of_known_object(v) for v in values):
+        return []  # the object is known, and its class has another method of this name
     if not frames:
         receiver: Value | None = Instance(function.owner) if function.owner else None
         frames = [Frame(function, parent=outer, call=site.call, receiver=receiver)]
     return frames[:4]
+
+
+def _of_known_object(value: Value) -> bool:
+    return isinstance(value, FunctionValue) and isinstance(value.receiver, Instance) and value.receiver.call is not None
 
 
 def _roots(function: Function, resolver: Resolver) -> list[Frame]:

@@ -80,7 +80,8 @@ class Audit(Tools):
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
             if not use.updates and (use.kind in ("training", "none") or use.named in ("", "weak", "mode")):
-                names: Names = "objects" if use.kind != "training" else "callers" if use.named == "data" else "none"
+                shared = use.kind != "training" or (use.named == "weak" and use.resets)
+                names: Names = "objects" if shared else "callers" if use.named == "data" else "none"
                 said = {id(f): says_measuring(f, self.evaluator, names) for f in frames}
                 for verdict, kind in ((True, "evaluation"), (False, "training")):
                     switched = tuple(f for f in frames if said[id(f)] is verdict)

@@ -18,8 +18,10 @@ GREEDY = re.compile(
 )  # nobody collects to learn like that
 EVALUATES = re.compile(r"_*(eval|evaluate|evaluation)(_(?!.*train)|$)")
 PART = r"(envs?|policy|agent|actor|driver|runner|collector|sampler|worker)"
-FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_{PART}$|{PART}_(eval|evaluation|test)$")
-FOR_LEARNING = re.compile(rf"(.*_)?(train|training)_{PART}$|{PART}_(train|training)$")
+FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_(data_|path_)?{PART}$|{PART}_(eval|evaluation|test)$")
+FOR_LEARNING = re.compile(
+    rf"(.*_)?(train|training|expl|explore|exploration)_(data_|path_)?{PART}$|{PART}_(train|training)$"
+)
 LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode)?$")
 
 

@@ -27,7 +27,9 @@ class Callers(Classes):
         self._asking.add(id(function))
         names = [function.name]
         if function.name == "__init__" and function.owner is not None:
-            names = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
+            subclasses = self.subclasses(function.owner)
+            names = [function.owner.name, *[s.name for s in subclasses]]
+            names += ["__init__"] if subclasses else []  # super().__init__(…)
         elif function.name == "__call__" and function.owner is not None:
             made = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
             names = sorted({n for name in made for n in self.program.names_of_objects.get(name, ())})

@@ -106,7 +106,7 @@ class Mlp:
     def __call__(self, values: Tensor) -> Tensor:
         if not self._affine:
             return values
-        rows = len(values)
+        rows = values.size(0)  # len() of a tensor takes as long as a layer of few rows
         scratch = self._scratch.get(rows)
         if scratch is None:
             scratch = self._scratch_for(rows)

@@ -93,7 +93,7 @@ def gaussian_from_mean(std_D: FloatArray) -> Callable[[torch.Tensor], Gaussian]:
     def rows(count: int) -> FloatArray:
         return np.broadcast_to(std_D, (count, len(std_D)))
 
-    return lambda mean: Gaussian(mean.numpy(), rows(len(mean)))
+    return lambda mean: Gaussian(mean.numpy(), rows(mean.size(0)))
 
 
 @dataclass(frozen=True)

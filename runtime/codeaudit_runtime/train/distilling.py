@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from codeaudit_runtime.spaces import AnyArray, FloatArray
+from codeaudit_runtime.train.adam import adam_step
 from codeaudit_runtime.train.agents import ReturnAgent, laws_of_networks
 from codeaudit_runtime.train.implicit import ImplicitMembers, implicit_or_plain
 from codeaudit_runtime.train.networks import Members
@@ -72,8 +73,7 @@ def _fit(
         ordered = [[torch.from_numpy(one).float() for one in both] for both in returns]
     else:
         goal = torch.tensor(np.array([[on_atoms(one, support.numpy()) for one in both] for both in returns])).float()
-    networks.flat.grad = gradient.flat
-    optimiser = torch.optim.Adam([networks.flat], lr=RATE)
+    moments = [torch.zeros_like(networks.flat) for _ in range(2)]
     for step in range(steps):
         keep: list[Tensor] = []
         outputs = (
@@ -89,8 +89,7 @@ def _fit(
             networks.backward_at_levels(keep, whole, gradient.parameters)
         else:
             networks.backward(keep, whole.flatten(2), gradient.parameters)
-        optimiser.param_groups[0]["lr"] = RATE * (1 - step / steps)
-        optimiser.step()
+        adam_step(networks.flat, gradient.flat, moments[0], moments[1], step + 1, RATE * (1 - step / steps))
 
 
 def _shares_below(atoms_SNPK: Tensor, ordered: Sequence[Sequence[Tensor]]) -> Tensor:

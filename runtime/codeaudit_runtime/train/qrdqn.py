@@ -17,13 +17,13 @@ from codeaudit.store import RunDirectory
 from codeaudit_runtime.environments import LevelDraw, LevelSet, environment_from_id
 from codeaudit_runtime.environments.protocol import VectorEnvironment
 from codeaudit_runtime.spaces import AnyArray, FloatArray, IntArray
+from codeaudit_runtime.train.adam import adam_step
 from codeaudit_runtime.train.implicit import implicit_or_plain
 from codeaudit_runtime.train.learning import Batch, learning_of
 from codeaudit_runtime.train.networks import FORMAT
 from codeaudit_runtime.train.recipe import CHUNK, Recipe, metadata_of_member
 from codeaudit_runtime.train.replay import Replay
 
-BETA_1, BETA_2 = 0.9, 0.999
 FLAT = ("online", "target", "first", "second")
 CONTROL = {"algorithm": "qrdqn-member", "members": "1"}
 OnChunk = Callable[[int, FloatArray], None]
@@ -142,15 +142,11 @@ class Trainer:
         self._adam()
 
     def _adam(self) -> None:
-        """Adam (Kingma & Ba 2015) with PyTorch's defaults, over all members at once: it works on single numbers."""
         self.updates += 1
-        gradient = self.gradient.flat
-        self.first_moment.lerp_(gradient, 1 - BETA_1)
-        self.second_moment.mul_(BETA_2).addcmul_(gradient, gradient, value=1 - BETA_2)
-        scale = (self.second_moment / (1 - BETA_2**self.updates)).sqrt_().add_(1e-8)
-        self.online.flat.addcdiv_(
-            self.first_moment, scale, value=-self.recipe.learning_rate / (1 - BETA_1**self.updates)
-        )
+        adam_step(
+            self.online.flat, self.gradient.flat, self.first_moment, self.second_moment, self.updates,
+            self.recipe.learning_rate,
+        )  # fmt: skip
 
     def members(self) -> list[TrainedMember]:
         made, size = [], self.recipe.members
