@@ -58,7 +58,9 @@ class Arguments:
             if outer.call is None:
                 return None
             taken = _star_parameter(outer.function, "**")
-            if taken is None or not any(a.name == "**" and last_name(a.value) == taken.name for a in frame.call.args):
+            if taken is None or not any(
+                a.name == "**" and _is_rest(a.value, outer, taken.name) for a in frame.call.args
+            ):
                 return None
             for arg in outer.call.args:
                 if arg.name == name and outer.parent is not None:
@@ -81,6 +83,19 @@ def _written(node: t.Node, frame: Frame, key: str) -> t.Node | None:
     if isinstance(node, t.Call) and isinstance(node.func, t.Name) and node.func.id == "dict":
         return next((a.value for a in node.args if a.name == key), None)
     return None
+
+
+def _is_rest(node: t.Node, frame: Frame, name: str) -> bool:
+    """`**kwargs`, or `**converted` after `converted = {k: convert(v) for k, v in kwargs.items()}`."""
+    if last_name(node) == name:
+        return True
+    definitions = frame.function.flow.definitions.get(node.id, []) if isinstance(node, t.Name) else []
+    made = definitions[-1].value if definitions else None
+    return isinstance(made, t.Comp) and any(
+        isinstance(over, t.Call) and last_name(over.func) == "items" and last_name(over.func.obj) == name
+        for _, over, _ in made.loops
+        if isinstance(over, t.Call) and isinstance(over.func, t.Attr)
+    )
 
 
 def _star_parameter(function: Function, kind: str) -> t.Param | None:

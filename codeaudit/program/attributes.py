@@ -8,9 +8,10 @@ from codeaudit.program.flow import Selector
 from codeaudit.program.frames import Frame, Instance, Value
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.limits import MAX_VALUES, unique
+from codeaudit.program.tables import Tables
 
 
-class Attributes(Classes):
+class Attributes(Classes, Tables):
     """Questions about attributes; the resolver says what an expression taken apart is."""
 
     def _select(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
@@ -22,6 +23,15 @@ class Attributes(Classes):
             values.extend(self._select(expression, selector, frame, depth + 1))
             if len(values) > MAX_VALUES:
                 break
+        return unique(values) or self._held(owner, name, depth)
+
+    def _held(self, owner: Instance, name: str, depth: int) -> list[Value]:
+        """What one of a list is, that begins empty: `self.agents.append(Agent())`."""
+        values: list[Value] = []
+        for info in self.mro(owner.info):
+            for method in info.methods.values():
+                for item in self.appended(f"{method.self_name}.{name}", method) if method.self_name else ():
+                    values.extend(self._select(item, (), self.method_frame(owner, method), depth + 1))
         return unique(values)
 
     def attribute_definitions(self, owner: Instance, name: str) -> list[tuple[t.Node, Selector, Frame]]:

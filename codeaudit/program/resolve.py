@@ -27,7 +27,6 @@ from codeaudit.program.functional import Functional
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, Source, last_name
 from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
 from codeaudit.program.reaching import live
-from codeaudit.program.tables import Tables
 
 Made = TypeVar("Made", bound=t.Node)
 
@@ -55,7 +54,7 @@ CHAINED = {
 }
 
 
-class Resolver(Arguments, Functional, Callers, Tables):
+class Resolver(Arguments, Functional, Callers):
     """Names to values, calls to functions."""
 
     def __init__(self, program: Program) -> None:
@@ -141,6 +140,7 @@ class Resolver(Arguments, Functional, Callers, Tables):
             if found:
                 found = live(found, line) if current is frame else found
                 values = unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
+                values = values or self._elements(name, current, depth)
                 if values or function.parameter(name) is None:
                     return values
             if name in function.inner:
@@ -152,6 +152,10 @@ class Resolver(Arguments, Functional, Callers, Tables):
             function = function.outer
             current = current.closure or (Frame(function) if function is not None else None)
         return self.lookup_global(name, frame.function.module, depth)
+
+    def _elements(self, name: str, frame: Frame, depth: int) -> list[Value]:
+        """What one of a list is, that begins empty."""
+        return unique(v for item in self.appended(name, frame.function) for v in self.types(item, frame, depth + 1))
 
     def _parameter(self, name: str, frame: Frame, depth: int) -> list[Value]:
         argument = self.argument(name, frame)
