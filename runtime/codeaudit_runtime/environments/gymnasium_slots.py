@@ -133,7 +133,6 @@ class GymnasiumSlots:
         self._seeds = np.zeros(slots, dtype=np.int64)
         self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, *observation.shape), dtype=observation.dtype)
-        self._flat = self._observations.reshape(-1) if len(observation.shape) == 1 else None
 
     @property
     def info(self) -> EnvironmentInfo:
@@ -163,20 +162,14 @@ class GymnasiumSlots:
         over: list[tuple[int, bool]] = []
         # Environments check a plain int faster than NumPy's, and take both alike.
         plain = actions.tolist() if self._info.actions.kind == "discrete" else actions
-        seen: list[Any] = []
         for slot, action in zip(active.tolist(), plain, strict=True):
             observation, rewards[slot], terminated, cut, _ = steps[slot](action)
             lengths[slot] += 1
             if terminated or cut or lengths[slot] >= cap:
                 over.append((slot, not terminated))
-            seen.append(observation)
-        if self._flat is not None and len(active) == self._slots:  # one call for all costs a third of one for each
-            np.concatenate(seen, out=self._flat, casting="unsafe")
-        else:
-            for slot, observation in zip(active.tolist(), seen, strict=True):
+                self._start(slot, self._indices[slot] + 1)
+            else:
                 observations[slot] = observation
-        for slot, _ in over:
-            self._start(slot, self._indices[slot] + 1)
         if not over:
             return Step(observations, np.array(rewards, dtype=np.float64), self._none, self._none, self._none, False)
         ended, truncated = self._none.copy(), self._none.copy()
