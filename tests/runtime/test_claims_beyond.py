@@ -21,6 +21,7 @@ from codeaudit_runtime.claims.verdicts import StateResult, share
 from codeaudit_runtime.train.distilling import distilled_laws, on_atoms
 from codeaudit_runtime.train.qrdqn import Trainer
 from codeaudit_runtime.train.recipe import ALGORITHMS, Recipe
+from scipy import stats
 from test_claims import stored
 
 from codeaudit.cli import main
@@ -110,6 +111,16 @@ def test_a_trend_needs_agents_that_differ() -> None:
     assert found[0].rho == 1.0
     assert found[0].p == pytest.approx(2 / 24)  # two of the 24 orders are as extreme
     assert all(np.isnan(one.rho) and np.isnan(one.p) for one in found[1:])
+
+
+def test_many_agents_are_tested_on_orders_at_random() -> None:
+    rng = np.random.Generator(np.random.PCG64(3))
+    points = [(float(score), int(top)) for score, top in zip(rng.normal(size=30), rng.integers(0, 15, 30), strict=True)]
+    (found,) = trends(probes(points), 0)
+    reference = stats.spearmanr([score for score, _ in points], [top for _, top in points])
+    assert found.rho == pytest.approx(reference.statistic)
+    assert found.p == pytest.approx(reference.pvalue, abs=0.02)
+    assert found == trends(probes(points), 0)[0]
 
 
 FAST = ["--rollouts", "40", "--states", "60", "--draws", "99", "--workers", "1", "--quiet"]
