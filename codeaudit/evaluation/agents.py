@@ -8,7 +8,7 @@ from codeaudit.evaluation.draw import Draw
 from codeaudit.evaluation.sites import Agent
 
 VALUE = re.compile(
-    r"(dqn|(^|[^a-z])pqn|rainbow|q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)",
+    r"(dqn|(^|[^a-z])pqn|rainbow|(^|[^a-z])q_?learn|qr_?dqn|iqn|fqf|c51|ddqn|deepq|q_?net|sarsa|dueling|r2d2|quantile|categorical_?dqn|agent57|qdagger|munchausen|tabular)",
     re.I,
 )
 CONTINUOUS = re.compile(
@@ -34,7 +34,7 @@ GRADIENT = re.compile(
 
 def _words(text: str) -> str:
     """CamelCase and paths as words separated by underscores."""
-    text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text)
+    text = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", text.replace("DrQ", "Drq"))
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text).replace("/", "_").replace(".", "_").replace("-", "_")
 
 

@@ -79,6 +79,7 @@ class Audit(Tools):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
+            frames = tuple(f for f in frames if not self._is_shut(f)) or frames
             if not use.updates and (use.kind in ("training", "none") or use.named in ("", "weak", "mode")):
                 shared = use.kind != "training" or (use.named == "weak" and use.resets)
                 names: Names = "objects" if shared else "callers" if use.named == "data" else "none"
@@ -93,6 +94,17 @@ class Audit(Tools):
                 continue
             found.append(Found(rollout, seen_from_callers(use, frames, self.resolver), frames))
         return found
+
+    def _is_shut(self, frame: Frame) -> bool:
+        """Whether a call on the way in stands under a condition that the very object it is made on rules out."""
+        while frame.parent is not None:
+            context = frame.parent.function.flow.contexts.get(id(frame.call))
+            for guard in context.guards if context is not None else ():
+                held, origin = self.evaluator.holds(guard, frame.parent)
+                if held is False and origin is not None and origin.kind == "literal":
+                    return True
+            frame = frame.parent
+        return False
 
     def _measured(self, f: Found) -> list[EvaluationSite]:
         sites: list[EvaluationSite] = []

@@ -12,7 +12,7 @@ from codeaudit.program.values import Evaluator
 
 Names = Literal["objects", "callers", "none"]
 
-MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode)?$")
+MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode|_flag)?$")
 GREEDY = re.compile(
     r"(is_|use_)?(deterministic|greedy|mean_action|mean|mode|argmax)$"
 )  # nobody collects to learn like that
@@ -22,7 +22,7 @@ FOR_MEASURING = re.compile(rf"(.*_)?(eval|evaluation|test)_(data_|path_)?{PART}$
 FOR_LEARNING = re.compile(
     rf"(.*_)?(train|training|expl|explore|exploration)_(data_|path_)?{PART}$|{PART}_(train|training)$"
 )
-LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode)?$")
+LEARNING = re.compile(r"(is_|in_|do_)?(train|training|learn|learning)(_mode|_phase|_run|_episode|_flag)?$")
 
 
 def says_measuring(frame: Frame, evaluator: Evaluator, names: Names) -> bool | None:

@@ -125,7 +125,8 @@ ENVIRONMENT = re.compile(
 )
 SPACE = re.compile(r"(action_spaces?|act_space|ac_space|single_action_space|action_spec)$")
 BUFFER = re.compile(
-    r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem)\w*$", re.I
+    r"(buffer|replay|memory|rollouts?|storage|dataset|trajector|transition|experience|batch|rb|pool|mem|histor)\w*$",
+    re.I,
 )
 STORES = {
     "insert",
@@ -167,7 +168,7 @@ UPDATES = re.compile(
 NO_UPDATE = re.compile(
     r"(bar|tqdm|progress|logger|log|writer|wandb|config|stats|info\w*|metrics?|dict|env\w*|kwargs|meter\w*|monitor|timer|"
     r"tracker|summary|args|normalizer|rms|running\w*|visuali\w+|state|task|status|plot\w*|gui|display|window|screen|"
-    r"viewer|self)$",
+    r"viewer|self|pb)$",
     re.I,
 )
 

@@ -289,8 +289,9 @@ def keep_report(path: Path, episodes: Sequence[EpisodeRow], report: Mapping[str,
 
 
 def keep_text(path: Path, text: str) -> None:
-    """A file of the run directory, whole or not at all. Raises UserError where it cannot be written."""
+    """A file of a run directory, whole or not at all. Raises UserError where it cannot be written."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.partial")
         partial.write_text(text)
         partial.replace(path)

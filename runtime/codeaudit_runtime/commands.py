@@ -132,10 +132,12 @@ def verify(
         entry.id, entry.commit, predictions, verified, fixed, [*typed, *changes], campaign.versions()
     )
     campaign.keep_results(path, rows, report, "verification.json")
-    protocol = protocol_line(fixed, [*typed, *changes])
+    protocol = protocol_line(fixed, [*typed, *changes], episodes)
     if not predictions:
         protocol = f"the scan makes no prediction about these numbers; {protocol}"
-    _render_verified(entry, verified, report, protocol, format_, output, path, quiet)
+    _render_verified(entry, verified, report, protocol, format_, output, _plot_folder(out, output), quiet)
+    if out is None and not quiet:
+        print(f"episodes are kept in {printable(str(path))}; --out DIR chooses another place", file=sys.stderr)
     return int(any(verdict.verdict == "refuted" for one in verified for verdict in one.verdicts))
 
 
@@ -175,7 +177,8 @@ def evaluate(
     report = json_report.evaluate_report(measured, fixed, [*typed, *changes], campaign.versions())
     if out is not None:
         campaign.keep_results(out, rows, report, "evaluation.json")
-    _render_measured(measured, report, protocol_line(fixed, [*typed, *changes]), format_, output, out, quiet)
+    protocol = protocol_line(fixed, [*typed, *changes], episodes)
+    _render_measured(measured, report, protocol, format_, output, _plot_folder(out, output), quiet)
     return 0
 
 
@@ -207,7 +210,8 @@ def floor(
     report = json_report.floor_report(env, rows, fixed, [*typed, *changes], campaign.versions())
     if out is not None:
         campaign.keep_report(out, rows, report, "floor.json")
-    table, protocol = floor_table(env, rows, fixed), protocol_line(fixed, [*typed, *changes])
+    table = floor_table(env, rows, fixed)
+    protocol = protocol_line(fixed, [*typed, *changes], episodes if draws is None else None)
     with _report_file(output) as file:
         if format_ is Format.json:
             file.write(_json_text(report))
@@ -340,7 +344,7 @@ def _render_verified(
     protocol: str,
     format_: Format,
     output: Path | None,
-    run: Path,
+    plots: Path | None,
     quiet: bool,
 ) -> None:
     with _report_file(output) as file:
@@ -354,7 +358,7 @@ def _render_verified(
             from codeaudit_runtime.rendering.documents import document_from_verified
 
             document = document_from_verified(f"{entry.title}: published numbers re-executed", verified, protocol)
-            _write_document(document, [one.measurement for one in verified], format_, file, run, output)
+            _write_document(document, [one.measurement for one in verified], format_, file, plots, output, quiet)
 
 
 def _render_measured(
@@ -363,7 +367,7 @@ def _render_measured(
     protocol: str,
     format_: Format,
     output: Path | None,
-    run: Path | None,
+    plots: Path | None,
     quiet: bool,
 ) -> None:
     with _report_file(output) as file:
@@ -377,7 +381,7 @@ def _render_measured(
             from codeaudit_runtime.rendering.documents import document_from_measured
 
             _write_document(
-                document_from_measured("Evaluation", measured, protocol), measured, format_, file, run, output
+                document_from_measured("Evaluation", measured, protocol), measured, format_, file, plots, output, quiet
             )
 
 
@@ -386,10 +390,11 @@ def _write_document(
     measured: Sequence[CheckpointMeasurement],
     format_: Format,
     file: IO[str],
-    run: Path | None,
+    folder: Path | None,
     output: Path | None,
+    quiet: bool,
 ) -> None:
-    """HTML carries its plots; Markdown names SVG files, which are written to the run directory where there is one."""
+    """HTML carries its plots; Markdown names SVG files: in the run directory, else beside the report."""
     from codeaudit_runtime.rendering.documents import html_text, markdown_text
     from codeaudit_runtime.rendering.plots import checkpoint_svg
 
@@ -397,15 +402,22 @@ def _write_document(
         file.write(html_text(document))
         return
     plots: dict[str, str] = {}
-    if run is not None:
+    if folder is not None:
         for one in measured:
             name = one.rows.id if one.rows.levels.count is None else f"{one.rows.id}-{one.rows.levels.name}"
-            path = run / "plots" / f"{name}.svg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(checkpoint_svg(one), "utf-8")
-            beside = output.parent if output is not None else Path.cwd()
-            plots[f"{one.rows.id} {one.rows.place}"] = os.path.relpath(path, beside)
+            path = folder / f"{name}.svg"
+            campaign.keep_text(path, checkpoint_svg(one))
+            plots[f"{one.rows.id} {one.rows.place}"] = os.path.relpath(path, output.parent if output else Path.cwd())
+    elif not quiet:
+        print("no plots are drawn: --out DIR or --output FILE says where to, --format html holds them", file=sys.stderr)
     file.write(markdown_text(document, plots))
+
+
+def _plot_folder(named: Path | None, output: Path | None) -> Path | None:
+    """In the run directory that a person named, else beside the report; None where neither is."""
+    if named is not None:
+        return named / "plots"
+    return None if output is None else output.with_name(f"{output.stem}-plots")
 
 
 @contextmanager

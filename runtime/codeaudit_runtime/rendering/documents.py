@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from codeaudit.text import printable
 from codeaudit_runtime.measurements import CheckpointMeasurement
 from codeaudit_runtime.rendering.plots import checkpoint_svg
-from codeaudit_runtime.rendering.tables import Table, comparison_lines, rule_table, verdict_table
+from codeaudit_runtime.rendering.tables import RULE_LEGEND, Table, comparison_lines, rule_table, verdict_table
 from codeaudit_runtime.verify import Verified
 
 STYLE = """
@@ -52,7 +52,9 @@ def document_from_measured(title: str, measured: Sequence[CheckpointMeasurement]
 
 def markdown_text(document: Document, plots: dict[str, str]) -> str:
     """Markdown; `plots` maps a checkpoint's id and place to the path of its plot, where it was written."""
-    parts = [f"# {_md(document.title)}", *(_md_table(table) for table in document.summary)]
+    parts = [f"# {_md(document.title)}"]
+    for table in document.summary:
+        parts += [_md_table(table), *map(_md, table.legend)]
     for section in document.sections:
         one = section.measurement
         parts += [f"## {_md(one.rows.id)} on {_md(one.rows.place)}", _md_table(rule_table(one))]
@@ -62,12 +64,15 @@ def markdown_text(document: Document, plots: dict[str, str]) -> str:
         lines = [f"- **{kind}: {word}.** {_md(detail)}" for kind, word, detail in section.verdicts]
         lines += [f"- {_md(line)}" for line in (*comparison_lines(one), *one.rows.notes)]
         parts.append("\n".join(lines))
+    parts += map(_md, RULE_LEGEND if document.sections else ())
     return "\n\n".join([*parts, _md(document.protocol)]) + "\n"
 
 
 def html_text(document: Document) -> str:
     """One page with nothing outside it."""
-    body = [f"<h1>{_h(document.title)}</h1>", *(_html_table(table) for table in document.summary)]
+    body = [f"<h1>{_h(document.title)}</h1>"]
+    for table in document.summary:
+        body += [_html_table(table), *(f"<p><small>{_h(line)}</small></p>" for line in table.legend)]
     for section in document.sections:
         one = section.measurement
         body += [
@@ -80,6 +85,7 @@ def html_text(document: Document) -> str:
         ]
         items += [f"<li>{_h(line)}</li>" for line in (*comparison_lines(one), *one.rows.notes)]
         body.append(f"<ul>{''.join(items)}</ul>")
+    body += [f"<p><small>{_h(line)}</small></p>" for line in (RULE_LEGEND if document.sections else ())]
     body.append(f"<footer>{_h(document.protocol)}</footer>")
     title, content = _h(document.title), "\n".join(body)
     meta = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'

@@ -17,6 +17,24 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    legend: tuple[str, ...] = ()  # what its words mean, for a reader who knows none of them
+
+
+VERDICT_LEGEND = (
+    "fits: the rule whose mean equals the published one within the margin (an equivalence test, p < 0.05).",
+    "A verdict is about the prediction that the scan made, not about the quality of the agent.",
+)
+RULE_LEGEND = (
+    "return: mean ± standard deviation over episodes. [low, high]: 95% interval of that one number, not adjusted. call "
+    "and p: adjusted for all comparisons of their kind in this report (Holm), so an interval may leave zero out where "
+    "the call is not_distinguishable. equivalence p: below 0.05 the two are equal within the margin (TOST); not adjusted.",
+    "cut: episodes that a step limit ended. entropy: of the policy, in nats. revisits: steps that show what their "
+    "episode has shown before.",
+)
+FLOOR_LEGEND = (
+    "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws and "
+    "from single episodes. draws: the mean of each seeded draw.",
+)
 
 
 def number(value: float | None) -> str:
@@ -50,7 +68,7 @@ def verdict_table(verified: Sequence[Verified]) -> Table:
             )
         )
     columns = ("checkpoint", "published", "greedy", "other rule", "floor", "fits", "verdicts")
-    return Table("Published numbers against the rules", columns, tuple(rows))
+    return Table("Published numbers against the rules", columns, tuple(rows), VERDICT_LEGEND)
 
 
 def detail_lines(verified: Sequence[Verified]) -> list[tuple[str, str, str]]:
@@ -98,7 +116,7 @@ def rule_table(one: CheckpointMeasurement) -> Table:
                 f"{summary.revisits:.3f}",
             )
         )
-    return Table(f"{one.rows.id} on {one.rows.place}", columns, tuple(rows))
+    return Table(f"{one.rows.id} on {one.rows.place}", columns, tuple(rows), RULE_LEGEND)
 
 
 def comparison_lines(one: CheckpointMeasurement) -> list[str]:
@@ -140,13 +158,17 @@ def floor_table(environment: str, rows: Sequence[EpisodeRow], plan: Plan) -> Tab
         for name, own in sets.items()
     )
     columns = ("levels", "return", "sem of draws", "sem of episodes", "episodes", "draws", "length")
-    return Table(f"Floor of {environment}: a uniform-random policy", columns, table)
+    return Table(f"Floor of {environment}: a uniform-random policy", columns, table, FLOOR_LEGEND)
 
 
-def protocol_line(plan: Plan, changes: Sequence[str]) -> str:
+def protocol_line(plan: Plan, changes: Sequence[str], asked: int | None = None) -> str:
+    """`asked`: the episodes that a person asked for; where they don't divide by the draws, more are run, and it says so."""
     cap = f", at most {plan.step_cap} steps an episode" if plan.step_cap else ""
     line = (
-        f"plan {plan.hash[:12]}: draws {', '.join(map(str, plan.draws))}, {plan.episodes_per_draw} episodes each, "
-        f"the same quota for every slot, {plan.burn_in} burn-in{cap}"
+        f"plan {plan.hash[:12]}: draws seeded {', '.join(map(str, plan.draws))}, {plan.episodes_per_draw} episodes "
+        f"each, shared evenly over the slots, {plan.burn_in} burn-in a slot{cap}"
     )
+    run = plan.episodes_per_draw * len(plan.draws)
+    if asked is not None and asked != run:
+        line = f"{asked} episodes asked for, {run} run: every draw has as many. {line}"
     return line if not changes else f"{line}. Changed since the run began: {'; '.join(changes)}"

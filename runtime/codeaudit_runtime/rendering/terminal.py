@@ -11,7 +11,14 @@ from rich.table import Table as RichTable
 
 from codeaudit.text import printable
 from codeaudit_runtime.measurements import CheckpointMeasurement
-from codeaudit_runtime.rendering.tables import Table, comparison_lines, detail_lines, rule_table, verdict_table
+from codeaudit_runtime.rendering.tables import (
+    RULE_LEGEND,
+    Table,
+    comparison_lines,
+    detail_lines,
+    rule_table,
+    verdict_table,
+)
 from codeaudit_runtime.verify import Verified
 
 COLOURS = {"confirmed": "green", "refuted": "red", "undecided": "yellow"}
@@ -31,19 +38,28 @@ def _print_table(console: Console, table: Table) -> None:
     console.print(shown)
 
 
+def _print_legend(console: Console, legend: Sequence[str]) -> None:
+    for line in legend:
+        console.print(f"[dim]{escape(line)}[/]")
+
+
 def print_verified(verified: Sequence[Verified], protocol: str, file: IO[str], *, quiet: bool) -> None:
     console = _console(file)
     if not quiet:
         for one in verified:
             _print_one(console, one.measurement)
+        _print_legend(console, RULE_LEGEND)
+        console.print()
         for checkpoint, verdict, detail in detail_lines(verified):
             kind, _, word = verdict.partition(": ")
             console.print(
                 f"{escape(printable(checkpoint))}  {kind} [{COLOURS[word]}]{word}[/]  {escape(printable(detail))}"
             )
         console.print()
-    _print_table(console, verdict_table(verified))
+    table = verdict_table(verified)
+    _print_table(console, table)
     if not quiet:
+        _print_legend(console, table.legend)
         console.print(f"\n{escape(protocol)}")
 
 
@@ -52,13 +68,15 @@ def print_measured(measured: Sequence[CheckpointMeasurement], protocol: str, fil
     for one in measured:
         _print_one(console, one)
     if not quiet:
-        console.print(escape(protocol))
+        _print_legend(console, RULE_LEGEND)
+        console.print(f"\n{escape(protocol)}")
 
 
 def print_floor(table: Table, protocol: str, file: IO[str], *, quiet: bool) -> None:
     console = _console(file)
     _print_table(console, table)
     if not quiet:
+        _print_legend(console, table.legend)
         console.print(f"\n{escape(protocol)}")
 
 
