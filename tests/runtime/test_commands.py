@@ -250,3 +250,31 @@ def test_a_full_disk_keeps_what_is_finished(
     monkeypatch.setattr(store, "_write", write)
     assert len(list((tmp_path / "run" / "units").glob("*.unit"))) == 3
     assert run(*arguments)[0] in (0, 1)
+
+
+def test_a_report_says_what_is_adjusted_and_what_was_run_instead_of_what_was_asked(
+    run: Any, verify_arguments: Any, cartpole_agent: Path
+) -> None:
+    evaluated = ["evaluate", str(cartpole_agent), "--env", "CartPole-v1", "--episodes", "10"]
+    for arguments in ([*verify_arguments()[:-3], "--episodes", "10"], evaluated):
+        for format_ in ("terminal", "markdown", "html"):
+            _, out, _ = run(*arguments, "--format", format_)
+            said = " ".join(out.split())
+            assert "not adjusted" in said and "(Holm)" in said and "(TOST)" in said
+            assert "10 episodes asked for, 12 run" in said
+    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "10")
+    assert "10 episodes asked for, 12 run" in " ".join(out.split()) and "standard error" in out
+    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "12")
+    assert "asked for" not in out
+
+
+def test_plots_lie_where_a_person_named_a_place(run: Any, cartpole_agent: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", str(cartpole_agent), "--env", "CartPole-v1", "--episodes", "6", "--format", "markdown"]
+    _, out, error = run(*arguments)
+    assert "![" not in out and "no plots" in error
+    report = tmp_path / "deep" / "report.md"
+    report.parent.mkdir()
+    run(*arguments, "--output", str(report))
+    assert "(<report-plots/agent.svg>)" in report.read_text() and (report.parent / "report-plots/agent.svg").is_file()
+    run(*arguments, "--output", str(report), "--out", str(tmp_path / "kept"))
+    assert "(<../kept/plots/agent.svg>)" in report.read_text() and (tmp_path / "kept/plots/agent.svg").is_file()

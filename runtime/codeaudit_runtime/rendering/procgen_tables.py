@@ -102,7 +102,10 @@ def _return_grid(report: GameReport) -> Grid:
         f"runs: {', '.join(gap.runs)}. Level sets: {', '.join(levels.label for levels in gap.level_sets)}.",
         f"over floor: Welch over {unit}, on the floor's episodes of the same draws; above: runs above the floor by "
         "themselves.",
-        "SEM episode is about these levels; SEM level, clustered by level, is about the generator they come from.",
+        "p and call are adjusted for all comparisons of their kind (Holm); intervals and z (a difference over its "
+        "standard error) are not, so an interval may leave zero out where the call is not_distinguishable.",
+        "SEM: standard error of the mean. SEM episode is about these levels; SEM level, clustered by level, is about the "
+        "generator they come from.",
     ]
     if report.bounds is not None:
         notes.append(f"normalised by {report.bounds.describe()}.")
@@ -130,7 +133,8 @@ def _gap_grid(gap: GameGap, gaps: Sequence[Gap], title: str) -> Grid:
         ]
         for one in gaps
     ]
-    return grid(title, columns, rows)
+    notes = ("p and intervals are not adjusted. Fisher p and Stouffer p: all runs of a game together, as one test.",)
+    return grid(title, columns, rows, notes)
 
 
 def _difference_grid(gap: GameGap) -> Grid:

@@ -21,19 +21,20 @@ class Table:
 
 
 VERDICT_LEGEND = (
-    "fits: the rule whose mean equals the published one within the margin (an equivalence test, p < 0.05).",
+    "fits: the rule whose mean equals the published one within the margin (an equivalence test, p < 0.05); none: every "
+    "rule is rejected; unclear: neither is shown.",
     "A verdict is about the prediction that the scan made, not about the quality of the agent.",
 )
 RULE_LEGEND = (
     "return: mean ± standard deviation over episodes. [low, high]: 95% interval of that one number, not adjusted. call "
-    "and p: adjusted for all comparisons of their kind in this report (Holm), so an interval may leave zero out where "
-    "the call is not_distinguishable. equivalence p: below 0.05 the two are equal within the margin (TOST); not adjusted.",
+    "and p: adjusted for all comparisons of their kind (Holm), so an interval may leave zero out where the call is "
+    "not_distinguishable. equivalence p: below 0.05 both are equal within the margin (TOST); not adjusted.",
     "cut: episodes that a step limit ended. entropy: of the policy, in nats. revisits: steps that show what their "
     "episode has shown before.",
 )
 FLOOR_LEGEND = (
-    "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws and "
-    "from single episodes. draws: the mean of each seeded draw.",
+    "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws "
+    "and from single episodes. draws: the mean of each seeded draw.",
 )
 
 
@@ -162,7 +163,7 @@ def floor_table(environment: str, rows: Sequence[EpisodeRow], plan: Plan) -> Tab
 
 
 def protocol_line(plan: Plan, changes: Sequence[str], asked: int | None = None) -> str:
-    """`asked`: the episodes that a person asked for; where they don't divide by the draws, more are run, and it says so."""
+    """`asked`: the episodes that a person asked for. Where they don't divide by the draws, more are run; it says so."""
     cap = f", at most {plan.step_cap} steps an episode" if plan.step_cap else ""
     line = (
         f"plan {plan.hash[:12]}: draws seeded {', '.join(map(str, plan.draws))}, {plan.episodes_per_draw} episodes "
