@@ -14,7 +14,7 @@ from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
 from codeaudit.program.folding import Known, Origin
 from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, Library, Value
-from codeaudit.program.index import Function, last_name
+from codeaudit.program.index import ClassInfo, Function, last_name
 from codeaudit.program.libraries import LibraryCall, Slot
 
 PROVENANCE = {"literal": "explicit", "default": "inherited_default", "option": "config", "mode": "hard_coded"}
@@ -53,6 +53,8 @@ def matching(audit: Tools, call: t.Call, function: Function) -> LibraryCall | No
         found = named(library_name(value), models)
         if found is not None:
             return found
+    if models and isinstance(call.func, t.Attr):
+        return _inherited(audit, call.func, frame, models)
     if not models and name[:1].isupper():
         for value in audit.resolver.types(call.func, frame):
             if isinstance(value, ClassValue):
@@ -62,6 +64,33 @@ def matching(audit: Tools, call: t.Call, function: Function) -> LibraryCall | No
                     if found is not None and found.constructs:
                         return found
     return None
+
+
+def _inherited(audit: Tools, func: t.Attr, frame: Frame, models: list[LibraryCall]) -> LibraryCall | None:
+    """`runner.run()` or `super().run()`, where the program's class has the method from a library's."""
+    if isinstance(func.obj, t.Call) and last_name(func.obj.func) == "super":
+        classes = [frame.function.owner] if frame.function.owner is not None else []
+    else:
+        values = [v for v in audit.resolver.types(func.obj, frame) if isinstance(v, Instance)]
+        classes = [v.info for v in values if audit.resolver.method(v.info, func.name) is None]
+        classes = [i for i in classes if i is frame.function.owner or not _measures_itself(audit, i)]
+    for info in classes:
+        for base in audit.resolver.library_bases(info):
+            found = named(f"{base}.{func.name}", models)
+            if found is not None:
+                return found
+    return None
+
+
+def _measures_itself(audit: Tools, info: ClassInfo) -> bool:
+    """Whether a class calls the library's evaluation from a method of its own: that call is the site."""
+    return any(
+        any(model.kind == "evaluation" for model in audit.libraries.by_name.get(last_name(e.call.func), ()))
+        and isinstance(e.call.func, t.Attr)
+        and (last_name(e.call.func.obj) == method.self_name or isinstance(e.call.func.obj, t.Call))
+        for method in info.methods.values()
+        for e in method.flow.calls
+    )
 
 
 def library_name(value: Value) -> str:
@@ -151,6 +180,9 @@ def _evaluation_site(audit: Tools, model: LibraryCall, event: CallEvent, functio
         rule = rule_of(model, None)
     if rule == "policy":
         rule, provenance, origin = _policy_rule(audit, model, call, frame)
+    option = next(iter(audit.evaluator.options.find(model.option, function.module)), None) if model.option else None
+    if option is not None:
+        provenance, default_site = "config", Place(option.file, option.line)
     if origin is not None and provenance in ("config", "inherited_default"):
         default_site = Place(origin.file, origin.line)
     environment = slot_of(audit, call, model.environment, frame)

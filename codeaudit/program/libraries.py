@@ -39,6 +39,7 @@ class LibraryCall:
     when_false: str = ""
     always: str = ""
     epsilon: float | None = None
+    option: str = ""  # the name of the setting that gives epsilon, where the audited code's own configuration sets it
     environment: Slot | None = None
     eval_environment: Slot | None = None
     policy: Slot | None = None
@@ -115,6 +116,7 @@ def _call(item: dict[str, Any], data: dict[str, Any]) -> LibraryCall:
         when_false=rule.get("when_false", ""),
         always=rule.get("always", ""),
         epsilon=rule.get("epsilon"),
+        option=rule.get("option", ""),
         environment=_slot(item.get("environment")),
         eval_environment=_slot(item.get("eval_environment")),
         policy=_slot(item.get("policy")),

@@ -104,7 +104,7 @@ def _return_grid(report: GameReport) -> Grid:
         "themselves.",
         "p and call are adjusted for all comparisons of their kind (Holm); intervals and z (a difference over its "
         "standard error) are not, so an interval may leave zero out where the call is not_distinguishable.",
-        "SEM: standard error of the mean. SEM episode is about these levels; SEM level, clustered by level, is about the "
+        "SEM: standard error of the mean. SEM episode is about these levels; SEM level, clustered by level, about the "
         "generator they come from.",
     ]
     if report.bounds is not None:
