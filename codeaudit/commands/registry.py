@@ -285,7 +285,8 @@ def site(
 ) -> None:
     """Write a static web site of the registry to DIR: an overview, and a page for each entry.
 
-    Pages show the evidence in its context as far as the repositories can be read. Nothing is loaded from elsewhere.
+    Every entry is scanned at its commit first, as by `check`: that takes minutes the first time and is kept. Pages show
+    the evidence in its context as far as the repositories can be read. Nothing is loaded from elsewhere.
     """
     from codeaudit.registry.check import check_entries
     from codeaudit.report.site import write_site
@@ -293,6 +294,8 @@ def site(
     from codeaudit.store import default_cache_dir
 
     entries = _entries(folders, (), None)
+    if not quiet:
+        click.echo(f"scanning {len(entries)} entries at their commits; what was scanned before is kept", err=True)
     found = find_runs(runs or (default_cache_dir(cache) / "runs",), entries, named=bool(runs))
     with shown_progress(quiet) as progress:
         results = check_entries(

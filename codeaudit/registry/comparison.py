@@ -12,6 +12,7 @@ from codeaudit.registry.entries import Classification, PublishedAudit, RegistryE
 Status = Literal["agrees", "moved", "disagrees", "not found", "not on record"]
 
 _CLASSES = ("rule", "provenance", "procedure", "role", "agent", "epsilon")
+NOT_CITED = "not found"  # of evidence on record that the scan has none of
 _EVIDENCE = ("default_site", "sink", "env_site", "report_site")
 _NEAR = 2  # lines between two places that may be one call
 
@@ -162,7 +163,7 @@ def _elsewhere(recorded: EvaluationSite, found: EvaluationSite) -> Iterator[Diff
         other: Place | None = getattr(found, name)
         near = one and any(place.file == one.file and abs(place.line - one.line) <= _NEAR for place in known)
         if one is not None and not near:
-            yield Difference(name, _at(one), _at(other) if other else "not found")
+            yield Difference(name, _at(one), _at(other) if other else NOT_CITED)
 
 
 def _summary_differences(record: Classification, summary: Summary) -> Iterator[Difference]:

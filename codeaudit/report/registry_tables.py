@@ -9,10 +9,10 @@ from typing import Any
 from codeaudit.evaluation.sites import EvaluationSite, Place
 from codeaudit.registry.changes import Changes, SiteChange
 from codeaudit.registry.check import Checked
-from codeaudit.registry.comparison import Difference, SiteComparison, Status
+from codeaudit.registry.comparison import NOT_CITED, Difference, SiteComparison, Status
 from codeaudit.registry.entries import RegistryEntry
 from codeaudit.registry.fieldwide import Row as FieldRow
-from codeaudit.registry.fieldwide import Totals
+from codeaudit.registry.fieldwide import Totals, field_rows
 from codeaudit.report import words
 from codeaudit.report.grid import Cell, Grid, Tone
 from codeaudit.report.links import blob_url, is_dependency
@@ -56,7 +56,7 @@ def list_grid(entries: Sequence[RegistryEntry]) -> Grid:
     rows = []
     for entry in entries:
         record = entry.classification
-        summary = record.summary if record else None
+        row = field_rows([entry])[0] if record else None  # the same answers as in the field-wide table
         rows.append(
             (
                 Cell(entry.id, "strong"),
@@ -64,9 +64,9 @@ def list_grid(entries: Sequence[RegistryEntry]) -> Grid:
                 Cell(entry.venue),
                 Cell(entry.slug, "", entry.url),
                 Cell(entry.commit[:_SHORT], "code"),
-                Cell(_yes(summary.heldout_evaluation) if summary else ""),
-                Cell(RULE[summary.policy_gradient_rule] if summary else ""),
-                Cell(_yes(summary.in_loop) if summary else ""),
+                Cell(_yes(row.heldout) if row else ""),
+                Cell(RULE[row.rule] if row else ""),
+                Cell(_in_loop(row) if row else ""),
                 Cell(str(len(record.sites)) if record else "0"),
                 Cell(str(len(entry.checkpoints)) if entry.checkpoints else ""),
                 Cell("reviewed" if entry.reviewed else "unreviewed", "faint" if entry.reviewed else "doubt"),
@@ -79,13 +79,17 @@ def list_grid(entries: Sequence[RegistryEntry]) -> Grid:
         "repository",
         "commit",
         "held-out",
-        "rule",
+        "action rule",
         "in-loop",
         "sites",
         "agents",
         "state",
     )
     return Grid("", columns, tuple(rows), (words.count(len(entries), "entry", "entries"),), keep=(0, 4))
+
+
+def _in_loop(row: FieldRow) -> str:
+    return _yes(row.in_loop) if row.heldout else "n/a"
 
 
 def field_grid(rows: Sequence[FieldRow], totals: Totals) -> Grid:
@@ -102,7 +106,7 @@ def field_grid(rows: Sequence[FieldRow], totals: Totals) -> Grid:
                 Cell(_yes(row.heldout)),
                 Cell(RULE[row.rule]),
                 Cell(", ".join(SET_BY[name] for name in row.provenances)),
-                Cell(_yes(row.in_loop) if row.heldout else "n/a"),
+                Cell(_in_loop(row)),
                 Cell(_printed(entry), _printed_tone(entry)),
             )
         )
@@ -225,16 +229,23 @@ def _published_json(entry: RegistryEntry) -> dict[str, Any] | None:
 # --- check -----------------------------------------------------------------------------------------------------------
 
 
+_EVIDENCE_NOTE = (
+    "agrees: the classes (rule, provenance, procedure, role, agent, epsilon) are the same. Evidence that the scan has "
+    "on another line, or not at all, is shown and doesn't count."
+)
+
+
 def check_grids(results: Sequence[Checked], *, short: bool = False) -> list[Grid]:
     """Outcome by entry, then site by site, then what was printed; `short` leaves out whatever agrees."""
     grids = [_outcomes(results)]
     sites, printed = _site_rows(results, short), _printed_rows(results, short)
     if sites:
         heads = ("entry", "site", "record", "status", "what differs")
-        grids.append(Grid("Sites: the record and a fresh scan", heads, tuple(sites), keep=(0,)))
+        grids.append(Grid("Sites: the record and a fresh scan", heads, tuple(sites), (_EVIDENCE_NOTE,), keep=(0,)))
     if printed:
         columns = ("entry", "printed", "status", "what the code says")
-        grids.append(Grid("Published statements and the code", columns, tuple(printed), keep=(0,)))
+        notes = ("What others printed doesn't count in the outcome.",)
+        grids.append(Grid("Published statements and the code", columns, tuple(printed), notes, keep=(0,)))
     return grids
 
 
@@ -315,8 +326,12 @@ def site_remarks(site: SiteComparison) -> list[str]:
     if site.found is not None and site.found.unknown and site.differences:
         said.append(f"not decided: {site.found.unknown}")
     return said + [
-        f"{_PLACE[item.what]} {item.recorded} on record, {item.found} in the scan" for item in site.elsewhere
+        f"evidence: {_PLACE[item.what]} {item.recorded} on record, {_cited(item)}" for item in site.elsewhere
     ]
+
+
+def _cited(item: Difference) -> str:
+    return "the scan cites none" if item.found == NOT_CITED else f"{item.found} in the scan"
 
 
 def _printed_rows(results: Sequence[Checked], short: bool) -> list[tuple[Cell, ...]]:

@@ -9,6 +9,7 @@ from registries import ENTRY, entry
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place, Summary
 from codeaudit.registry.comparison import EntryComparison, compare_entry, recorded_places
 from codeaudit.registry.fieldwide import field_rows, field_totals
+from codeaudit.report.registry_tables import field_grid, list_grid, site_remarks
 
 SUMMARY = Summary(True, "sampled", False)
 EVALUATE, PLAY = (item.site for item in entry().classification.sites)  # type: ignore[union-attr]
@@ -165,6 +166,27 @@ def test_rows_and_totals() -> None:
     totals = field_totals(rows)
     assert (totals.codebases, totals.heldout, totals.sampled, totals.by_default) == (3, 2, 2, 1)
     assert (totals.in_loop, totals.training_sampler, totals.differences) == (1, 1, 2)
+
+
+def test_the_list_says_what_the_field_wide_table_says() -> None:
+    values = ENTRY.replace("policy_gradient_rule: sampled", "policy_gradient_rule: none")
+    values = values.replace("agent: policy_gradient", "agent: value_based")
+    nowhere = ENTRY.replace("role: heldout", "role: same_env")
+    nowhere = nowhere.replace("heldout_evaluation: true\n    p", "heldout_evaluation: false\n    p")
+    entries = [entry(), entry(values), entry(nowhere)]
+    rows = field_rows(entries)
+    brief, wide = list_grid(entries), field_grid(rows, field_totals(rows))
+    for name in ("held-out", "action rule", "in-loop"):
+        shown = [[line[grid.columns.index(name)].text for line in grid.rows] for grid in (brief, wide)]
+        assert shown[0] == shown[1], name
+
+
+def test_evidence_that_the_scan_has_not_is_told_from_a_site_that_it_has_not() -> None:
+    (site, _) = compared(replace(EVALUATE, sink=None, evidence=()), PLAY).sites
+    assert site.status == "agrees" and site.elsewhere
+    said = site_remarks(site)
+    assert all(line.startswith("evidence: ") for line in said) and any("cites none" in line for line in said)
+    assert not any("not found" in line for line in said)
 
 
 def test_the_demo_decides_only_where_there_is_nothing_else() -> None:

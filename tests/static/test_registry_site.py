@@ -171,7 +171,8 @@ def test_the_command_writes_the_site(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     monkeypatch.setattr(room, "check_entries", lambda entries, **options: [checked(one) for one in entries[:3]])
     assert main(["registry", "site", str(tmp_path / "site"), "--cache", str(tmp_path / "cache")]) == 0
-    assert "wrote 6 files" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "wrote 6 files" in shown.out and "scanning" in shown.err  # it takes minutes: a person is told why
     (tmp_path / "blocked").write_text("a file")
     assert main(["registry", "site", str(tmp_path / "blocked"), "--cache", str(tmp_path / "cache")]) == 2
 
