@@ -12,7 +12,7 @@ from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.folding import Known, Origin
 from codeaudit.program.frames import Frame
-from codeaudit.program.index import last_name
+from codeaudit.program.index import function_at, last_name
 
 FROM_ORIGIN = {
     "literal": "explicit",
@@ -235,12 +235,14 @@ class Classifier:
     def _is_internal(self, decision: Decision, main: Draw, frame: Frame) -> bool:
         """A literal that the callee holds itself is no choice of the caller's."""
         origin = decision.origin
-        return (
-            origin.kind == "literal"
-            and not origin.trail
-            and origin.file == main.file
-            and main.function is not frame.function
-        )
+        if origin.kind != "literal" or origin.file != main.file or main.function is frame.function:
+            return False
+        module = self.tracer.program.modules.get(origin.file)
+        if module is None or frame.inside(
+            function_at(module, origin.line)
+        ):  # a literal on the way in is a choice, also in a script that holds everything
+            return False
+        return all(file == origin.file for file, _, _ in origin.trail)
 
     def _shared_with_training(self, rule: str, main: Draw, frame: Frame) -> bool:
         if main.function is frame.function and not main.path:

@@ -303,3 +303,9 @@ def _flat(body: Iterable[t.Node]) -> Iterator[t.Node]:
                 yield from _flat(handler)
             yield from _flat(node.orelse)
             yield from _flat(node.final)
+
+
+def function_at(module: Module, line: int) -> Function:
+    """The innermost function that a line stands in; the module's body where it stands in none."""
+    around = [f for f in module.functions if f is not module.body and f.node.line <= line <= f.node.end_line]
+    return max(around, key=lambda f: f.node.line, default=module.body)

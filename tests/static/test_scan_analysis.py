@@ -182,3 +182,25 @@ def test_folders_of_unit_tests_are_left_out_and_said(tree: Path, tmp_path: Path)
     assert [s["reason"] for s in alone["skipped"] if s["file"] == "tests/"] == ["1 files of unit tests; not read"]
     (tree / "tests" / "util.py").write_text("def helper():\n    return 1\n")
     assert not scanned(str(tree), tmp_path / "cache")["skipped"]
+
+
+def test_a_librarys_evaluation_is_inherited(tree: Path, tmp_path: Path) -> None:
+    """A runner that derives from Dopamine's: its own phases are the sites, not the call that starts them; epsilon is
+    that of the program's gin file."""
+    (tree / "agent.py").unlink()
+    (tree / "evaluate.py").write_text(
+        "from dopamine.discrete_domains import run_experiment\n\n\n"
+        "class Fixed(run_experiment.Runner):\n"
+        "    def _run_one_iteration(self, iteration):\n"
+        "        return self._run_eval_phase(iteration)\n\n\n"
+        "class Logged(run_experiment.Runner):\n"
+        "    def run_experiment(self):\n"
+        "        super().run_experiment()\n\n\n"
+        "Fixed('dir', None).run_experiment()\nLogged('dir', None).run_experiment()\n"
+    )
+    (tree / "dqn.gin").write_text("DQNAgent.epsilon_train = 0.01\nDQNAgent.epsilon_eval = 0.001\n")
+    sites = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert [(s["line"], s["rule"], s["provenance"], s["default_site"]["line"]) for s in sites] == [
+        (6, "epsilon_greedy", "config", 2),
+        (11, "epsilon_greedy", "config", 2),
+    ]
