@@ -114,6 +114,9 @@ class Tracer(Sinks):
         if found is not None and not begins_as_parameter(node.id, found[0], frame, use):
             definitions, where = found
             draws = self._definitions(definitions, selector, where, use if where is frame else None, depth)
+            if not draws and "act" in node.id.lower():  # an action that is filled part by part
+                for part in self.resolver.appended(node.id, where.function):
+                    draws += self._trace(part, (), where, use if where is frame else None, depth + 1)
             if draws or frame.function.parameter(node.id) is None:
                 return draws
         function: Function | None = frame.function

@@ -222,7 +222,8 @@ class Audit(Tools):
         if not sure:
             # Guesses by a method's name: a few candidates are listed, of many the commonest stands for all.
             pool = [c for c in pool if c.rule != "uniform_random"] or pool
-            if len({c.owners for c in pool}) > MAX_GUESSES:
+            told = words.says_evaluation(last_name(f.rollout.selections[0].node))  # every agent's `test_step`
+            if len({c.owners for c in pool}) > MAX_GUESSES and not told:
                 commonest = Counter((c.rule, c.provenance) for c in pool).most_common(1)[0][0]
                 pool = [c for c in pool if (c.rule, c.provenance) == commonest]
         groups: dict[tuple[Any, ...], list[Classified]] = {}

@@ -115,7 +115,8 @@ def _kind(
             ):
                 return "demo", "function"
         if words.says_evaluation(name) and (not updates or (measured and not stored and EVALUATES.match(name))):
-            return ("demo", "render") if renders and not measured else ("evaluation", "function")
+            shown = renders and (not measured or any(words.DEMO.search(c) for c in classes))
+            return ("demo", "render") if shown else ("evaluation", "function")
         if words.says_evaluation(name) and marked:
             return "evaluation", "function"
     if marked and not (stored and not words.EVALUATION.search(stem)):
@@ -123,7 +124,7 @@ def _kind(
     if learning or _warms_up(rollout):
         return "training", "data"
     if measured and _in_evaluation_mode(rollout):
-        return "evaluation", "mode"
+        return ("demo", "file") if words.DEMO.search(stem) else ("evaluation", "mode")
     for name in names:
         if words.TRAINING.search(name) and not measured:
             return "training", "function"

@@ -23,6 +23,7 @@ NOT_SELECTING = {  # calls that hand on what they hold
     "getkey", "readline", "loads", "load",
 }
 # fmt: on
+BLANKS = {"zeros", "ones", "empty", "zeros_like", "ones_like", "empty_like"}  # their arguments are shapes
 STEPPING = {"step", "act", "step_async", "env_step", "take_action", "step_env", "batch_step", "vector_step"}
 ACTION_NAME = re.compile(r"^(a|u|ac|acs|act|acts|actions?|\w*_actions?|actions?_\w+)$")
 
@@ -256,9 +257,12 @@ class Finder:
                 ):
                     continue
                 again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
+                if isinstance(d.value, t.Seq) and not d.value.items and ACTION_NAME.match(last_name(node)):
+                    for item in self.resolver.appended(dotted, function):  # one part of the action at a time
+                        again(item, (), context, guards, (*names, dotted))
             return
         if isinstance(node, t.Call):
-            if words.OTHER_PLAYER.search(last_name(node.func)):
+            if words.OTHER_PLAYER.search(last_name(node.func)) or last_name(node.func) in BLANKS:
                 return
             if self._selects(node, selector, function):
                 found.append(Selection(node, selector, context, guards, names))
@@ -304,10 +308,11 @@ class Finder:
                 and last_name(node.obj.func) in ("eye", "identity")
             ):
                 again(node.index, ())  # np.eye(n)[actions]
-            if isinstance(node.obj, t.Name) and not isinstance(node.index, t.Const):
+            holder = t.dotted(node.obj)
+            if holder and not isinstance(node.index, t.Const):
                 for target, value, at in function.flow.subscript_stores:  # actions[i] = agent.act(obs[i])
-                    if isinstance(target.obj, t.Name) and target.obj.id == node.obj.id:
-                        again(value, (), at, guards, (*names, node.obj.id))
+                    if t.dotted(target.obj) == holder:
+                        again(value, (), at, guards, (*names, holder))
             return
         if isinstance(node, t.Seq):
             if selector and isinstance(selector[0], int) and -len(node.items) <= selector[0] < len(node.items):

@@ -14,7 +14,7 @@ Names = Literal["objects", "callers", "none"]
 
 MEASURING = re.compile(r"(is_|in_|do_)?(test(ing)?|eval(uate|uation|uating)?)(_mode|_phase|_run|_episode|_flag)?$")
 GREEDY = re.compile(
-    r"(is_|use_)?(deterministic|greedy|mean_action|mean|mode|argmax)$"
+    r"(is_|use_)?(deterministic|greedy|mean_action|mean|mode|argmax)(_pol|_policy)?$"
 )  # nobody collects to learn like that
 EVALUATES = re.compile(r"_*(eval|evaluate|evaluation)(_(?!.*train)|$)")
 PART = r"(envs?|policy|agent|actor|driver|runner|collector|sampler|worker)"

@@ -255,21 +255,23 @@ def test_a_full_disk_keeps_what_is_finished(
 def test_a_report_says_what_is_adjusted_and_what_was_run_instead_of_what_was_asked(
     run: Any, verify_arguments: Any, cartpole_agent: Path
 ) -> None:
-    evaluated = ["evaluate", str(cartpole_agent), "--env", "CartPole-v1", "--episodes", "10"]
-    for arguments in ([*verify_arguments()[:-3], "--episodes", "10"], evaluated):
+    alone = ["--workers", "1"]
+    evaluated = ["evaluate", str(cartpole_agent), "--env", "CartPole-v1", "--episodes", "10", *alone]
+    for arguments in ([*verify_arguments()[:-3], "--episodes", "10", *alone], evaluated):
         for format_ in ("terminal", "markdown", "html"):
             _, out, _ = run(*arguments, "--format", format_)
             said = " ".join(out.split())
             assert "not adjusted" in said and "(Holm)" in said and "(TOST)" in said
             assert "10 episodes asked for, 12 run" in said
-    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "10")
+    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "10", *alone)
     assert "10 episodes asked for, 12 run" in " ".join(out.split()) and "standard error" in out
-    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "12")
+    _, out, _ = run("floor", "--env", "CartPole-v1", "--episodes", "12", *alone)
     assert "asked for" not in out
 
 
 def test_plots_lie_where_a_person_named_a_place(run: Any, cartpole_agent: Path, tmp_path: Path) -> None:
     arguments = ["evaluate", str(cartpole_agent), "--env", "CartPole-v1", "--episodes", "6", "--format", "markdown"]
+    arguments += ["--workers", "1"]
     _, out, error = run(*arguments)
     assert "![" not in out and "no plots" in error
     report = tmp_path / "deep" / "report.md"
@@ -278,3 +280,17 @@ def test_plots_lie_where_a_person_named_a_place(run: Any, cartpole_agent: Path, 
     assert "(<report-plots/agent.svg>)" in report.read_text() and (report.parent / "report-plots/agent.svg").is_file()
     run(*arguments, "--output", str(report), "--out", str(tmp_path / "kept"))
     assert "(<../kept/plots/agent.svg>)" in report.read_text() and (tmp_path / "kept/plots/agent.svg").is_file()
+
+
+def test_a_missing_library_is_named_with_its_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)  # an import of it fails now
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
+    code, out, error = run("floor", "--env", "LunarLander-v3", "--workers", "1", *FAST)
+    assert code == 2 and out == "" and "rl-codeaudit[box2d]" in error and error.count("\n") == 1
+
+
+def test_an_old_version_of_an_environment_is_run_without_a_word_beside_the_report(run: Any) -> None:
+    """A published number belongs to the version that made it."""
+    code, out, error = run("floor", "--env", "CartPole-v0", "--workers", "1", *FAST)
+    assert (code, error) == (0, "") and "CartPole-v0" in out

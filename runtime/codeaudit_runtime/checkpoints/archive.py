@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
+import warnings
 import zipfile
 from typing import Any
 
@@ -36,7 +38,9 @@ def member_bytes(archive: zipfile.ZipFile, name: str, where: str) -> bytes:
         with archive.open(name) as stream:
             return stream.read(archive.getinfo(name).file_size)
     except KeyError:
-        raise UserError(f"{where}: the archive has no member {name!r}", hint="is it a complete checkpoint?") from None
+        raise UserError(
+            f"{where}: the archive has no member {name!r}", hint="if it is cut short, fetch it again"
+        ) from None
     except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
         raise UserError(f"{where}: member {name!r} cannot be read ({error})", hint="fetch the file again") from None
     except Exception as error:  # zlib.error and lzma.LZMAError share no base class
@@ -54,11 +58,14 @@ def tensors_from_bytes(content: bytes, where: str) -> dict[str, Any]:
         if unpacked > len(content):
             raise UserError(f"{where}: its members unpack to more than the file holds", hint="the file is refused")
     try:
-        loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about how the file was written; what is wrong with it is said below
+            loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        first = str(error).strip().splitlines()[0]
+        asked = re.search(r"GLOBAL ([\w.]+)", str(error))
         raise UserError(
-            f"{where}: refused, for it holds more than plain tensors ({first[:160]})",
+            f"{where}: refused, for it holds more than plain tensors"
+            + (f" (it asks for {asked[1][:80]})" if asked else ""),
             hint="a checkpoint that needs code to be read is not opened",
         ) from None
     except Exception as error:  # a damaged file can fail anywhere in the reader

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -41,10 +42,13 @@ def observation_spec_from_space(space: Any, where: str) -> ObservationSpec:
     raise UserError(f"{where}: observation space {space} is not supported", hint="Box and Discrete are")
 
 
-def _missing_hint(environment_id: str) -> str:
+def _missing_hint(environment_id: str, error: Exception) -> str:
+    said = str(error).lower()
     if environment_id.startswith("ALE/"):
         return 'pip install "rl-codeaudit[atari]"'
-    return "is the package that brings it installed? LunarLander and its kin need gymnasium[box2d]"
+    if "box2d" in said:
+        return 'pip install "rl-codeaudit[box2d]"'
+    return "" if "pip install" in said else "is the id right, and is the package that brings it installed?"
 
 
 def factory_from_id(environment_id: str) -> Factory:
@@ -52,14 +56,18 @@ def factory_from_id(environment_id: str) -> Factory:
     try:
         gymnasium.spec(environment_id)
     except gymnasium.error.Error as error:
-        raise UserError(f"environment {environment_id!r}: {error}", hint=_missing_hint(environment_id)) from None
+        raise UserError(
+            f"environment {environment_id!r}: {str(error).rstrip('.')}", hint=_missing_hint(environment_id, error)
+        ) from None
 
     def make() -> gymnasium.Env[Any, Any]:
         try:
-            return _with_quick_check(gymnasium.make(environment_id, disable_env_checker=True))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a newer version exists: a published number belongs to its own
+                return _with_quick_check(gymnasium.make(environment_id, disable_env_checker=True))
         except (gymnasium.error.Error, ImportError, ModuleNotFoundError) as error:
             raise UserError(
-                f"environment {environment_id!r} cannot be made ({error})", hint=_missing_hint(environment_id)
+                f"environment {environment_id!r} cannot be made ({error})", hint=_missing_hint(environment_id, error)
             ) from None
 
     return make

@@ -57,7 +57,8 @@ def markdown_text(document: Document, plots: dict[str, str]) -> str:
         parts += [_md_table(table), *map(_md, table.legend)]
     for section in document.sections:
         one = section.measurement
-        parts += [f"## {_md(one.rows.id)} on {_md(one.rows.place)}", _md_table(rule_table(one))]
+        table = rule_table(one)
+        parts += [f"## {_md(table.title)}", _md_table(table)]
         plot = plots.get(f"{one.rows.id} {one.rows.place}")
         if plot is not None:
             parts.append(f"![Returns of each rule, and paired differences](<{plot}>)")
@@ -75,9 +76,10 @@ def html_text(document: Document) -> str:
         body += [_html_table(table), *(f"<p><small>{_h(line)}</small></p>" for line in table.legend)]
     for section in document.sections:
         one = section.measurement
+        table = rule_table(one)
         body += [
-            f"<h2>{_h(one.rows.id)} on {_h(one.rows.place)}</h2>",
-            _html_table(rule_table(one)),
+            f"<h2>{_h(table.title)}</h2>",
+            _html_table(table),
             f"<figure>{checkpoint_svg(one)}</figure>",
         ]
         items = [

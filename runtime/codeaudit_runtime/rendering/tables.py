@@ -117,7 +117,8 @@ def rule_table(one: CheckpointMeasurement) -> Table:
                 f"{summary.revisits:.3f}",
             )
         )
-    return Table(f"{one.rows.id} on {one.rows.place}", columns, tuple(rows), RULE_LEGEND)
+    title = f"{one.rows.id} on {one.rows.place}, at most {one.rows.step_cap:,} steps an episode"
+    return Table(title, columns, tuple(rows), RULE_LEGEND)
 
 
 def comparison_lines(one: CheckpointMeasurement) -> list[str]:
