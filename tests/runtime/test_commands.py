@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codeaudit_runtime.measure import open_environment
 from made_agents import mlp_tensors, scan_report, torch_bytes
 
 from codeaudit.cli import main
@@ -283,6 +284,7 @@ def test_plots_lie_where_a_person_named_a_place(run: Any, cartpole_agent: Path, 
 
 
 def test_a_missing_library_is_named_with_its_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_environment.cache_clear()
     monkeypatch.setitem(sys.modules, "Box2D", None)  # an import of it fails now
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
     monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
