@@ -119,8 +119,13 @@ class Finder:
             names = [c.name for c in order] + [last_name(b) for c in order for b in c.node.bases]
             known = any(n in ("Wrapper", "VecEnvWrapper", "Env", "VecEnv") for n in names)
             if not known and any("step" in c.methods or "step_async" in c.methods for c in order):
-                named = any(("Env" in n and "Runner" not in n) or n.endswith(("Wrapper", "Environment")) for n in names)
-                known = named or any(sets_spaces(c) or step_pays(c) for c in order)
+                named = any(("Env" in n and "Runner" not in n) or n.endswith("Environment") for n in names)
+                begins = any("reset" in c.methods for c in order)  # an agent may be wrapped too
+                known = (
+                    named
+                    or (begins and any(n.endswith("Wrapper") for n in names))
+                    or any(sets_spaces(c) or step_pays(c) for c in order)
+                )
             self._environment_classes[id(info)] = known
         return known
 
@@ -258,8 +263,9 @@ class Finder:
                     continue
                 again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
                 if isinstance(d.value, t.Seq) and not d.value.items and ACTION_NAME.match(last_name(node)):
-                    for item in self.resolver.appended(dotted, function):  # one part of the action at a time
-                        again(item, (), context, guards, (*names, dotted))
+                    filled = self.resolver.appended(dotted, function)
+                    if len(filled) == 1:  # one part of the action at a time, in a loop; several are members that vote
+                        again(filled[0], (), context, guards, (*names, dotted))
             return
         if isinstance(node, t.Call):
             if words.OTHER_PLAYER.search(last_name(node.func)) or last_name(node.func) in BLANKS:

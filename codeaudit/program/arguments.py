@@ -118,6 +118,14 @@ def accepts(function: Function, call: t.Call) -> bool:
     return all(p.name in given for p in required[positional:])
 
 
+def takes_keywords(function: Function, call: t.Call) -> bool:
+    """Whether a function has a parameter for each keyword of a call."""
+    names = {p.name for p in function.parameters}
+    return any(p.kind == "**" for p in function.parameters) or all(
+        a.name in names for a in call.args if a.name not in ("", "*", "**")
+    )
+
+
 def is_abstract(function: Function) -> bool:
     """A body that only raises, passes or has a docstring."""
     for statement in function.node.body:

@@ -25,7 +25,12 @@ class Context:
     order: int  # position in reading order
     guards: tuple[Guard, ...]
     loops: tuple[t.Node, ...]  # enclosing For/While, outermost first
-    withs: tuple[t.Node, ...] = ()
+    withs: tuple[t.Node, ...] = ()  # enclosing With; a Try for what stands in one of its handlers
+
+    @property
+    def in_handler(self) -> bool:
+        """Whether it only happens after an exception."""
+        return any(isinstance(outer, t.Try) for outer in self.withs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +138,7 @@ class _Builder:
             elif isinstance(statement, t.Try):
                 self.block(statement.body, guards, loops, withs)
                 for handler in statement.handlers:
-                    self.block(handler, guards, loops, withs)
+                    self.block(handler, guards, loops, (*withs, statement))
                 self.block(statement.orelse, guards, loops, withs)
                 self.block(statement.final, guards, loops, withs)
 

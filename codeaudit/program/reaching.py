@@ -30,6 +30,8 @@ def reaching(
             before = later
     if not before:
         before = list(definitions)
+    if use is not None and not use.in_handler:  # what only an exception binds is the rare case
+        before = [d for d in before if not d.context.in_handler] or before
     use_guards = {id(test): held for test, held in (use.guards if use else ())}
     found: list[tuple[Definition, tuple[tuple[t.Node, bool], ...]]] = []
     seen: set[tuple[int, bool]] = set()
@@ -64,7 +66,7 @@ def live(definitions: list[Definition], line: int) -> list[Definition]:
     """The definitions that a use on a line may see, as far as lines tell: none that is replaced for certain before it,
     and none that comes after it outside any loop. All of them where that leaves none."""
     before = [d for d in definitions if d.last_line < line]
-    certain = [i for i, d in enumerate(before) if not d.context.guards and not d.context.loops]
+    certain = [i for i, d in enumerate(before) if not (d.context.guards or d.context.loops or d.context.in_handler)]
     later = [d for d in definitions if d.last_line >= line and d.context.loops]
     return [*before[certain[-1] if certain else 0 :], *later] or definitions
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from codeaudit.facts import tree as t
-from codeaudit.program.arguments import Arguments, is_abstract
+from codeaudit.program.arguments import Arguments, is_abstract, takes_keywords
 from codeaudit.program.callers import Callers
+from codeaudit.program.dynamic import IMPORTERS, ModuleChoice, chosen_modules
 from codeaudit.program.flow import Definition, Selector
 from codeaudit.program.frames import (
     ClassValue,
@@ -324,6 +325,8 @@ class Resolver(Arguments, Functional, Callers):
                 sub = self.program.find_module(".".join((*owner.module.parts, name)), 0, owner.module)
                 found = [ModuleValue(sub)] if sub else []
             return found
+        if isinstance(owner, ModuleChoice):
+            return [v for module in owner.modules for v in self.lookup_global(name, module)]
         if isinstance(owner, Library):
             applied = self.applied(owner, name, depth)
             return applied or [Library(f"{owner.name}.{name}", owner.call, owner.frame)]
@@ -384,7 +387,12 @@ class Resolver(Arguments, Functional, Callers):
                 values.extend(self.types(value.node.body, value.frame, depth + 2))
             elif isinstance(value, Library):
                 tail = value.name.rpartition(".")[2]
-                if tail in TRANSPARENT and node.args:
+                modules = (
+                    chosen_modules(node.args[0].value, self.program) if value.name in IMPORTERS and node.args else None
+                )
+                if modules is not None:
+                    values.append(modules)
+                elif tail in TRANSPARENT and node.args:
                     values.extend(self.types(node.args[0].value, frame, depth + 1))
                 else:
                     values.append(Library(value.name, node, frame))
@@ -406,7 +414,8 @@ class Resolver(Arguments, Functional, Callers):
         found: list[Value] = []
         for value in self.by_method(call, frame, depth) or self.types(call.func, frame, depth + 1):
             found.extend(self._callable(value))
-        return unique(found)
+        fitting = [v for v in found if not isinstance(v, FunctionValue) or v.ahead or takes_keywords(v.function, call)]
+        return unique(fitting or found)
 
     def _callable(self, value: Value) -> Iterator[Value]:
         if isinstance(value, (FunctionValue, LambdaValue, Library)):
