@@ -16,8 +16,11 @@ import jsonschema
 from codeaudit_runtime.claims.distillation import DistilledState, distillation, folds_of_states, w1_of_law
 from codeaudit_runtime.claims.heads import head_from_file
 from codeaudit_runtime.claims.probes import Probe, trends
+from codeaudit_runtime.claims.restarts import restarts_part
 from codeaudit_runtime.claims.stored import law_of_row
 from codeaudit_runtime.claims.verdicts import StateResult, share
+from codeaudit_runtime.environments import LevelDraw, LevelSet, environment_from_id
+from codeaudit_runtime.environments.riskygrid import RiskyGrid
 from codeaudit_runtime.train.distilling import distilled_laws, on_atoms
 from codeaudit_runtime.train.qrdqn import Trainer
 from codeaudit_runtime.train.recipe import ALGORITHMS, Recipe
@@ -196,3 +199,20 @@ def test_audits_that_do_not_fit_together_are_refused(
     assert "other settings" in capsys.readouterr().err
     assert main(["claims", "report", str(audits / "a"), str(audits / "a")]) == 2
     assert "another audit here has a run" in capsys.readouterr().err
+
+
+def test_restarts_that_share_their_chance_stop_the_audit(
+    audits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copied generator makes every restart the same one, and would refute every claim."""
+    monkeypatch.setattr(RiskyGrid, "reseed", lambda self, slot, seed: None)
+    capsys.readouterr()
+    assert main(["claims", str(audits / "c"), "--out", str(tmp_path / "a"), *FAST]) == 2
+    assert "never differed" in capsys.readouterr().err
+
+
+def test_restarts_part_where_the_world_is_stochastic_and_only_there() -> None:
+    for environment_id, parts in (("riskygrid", True), ("CartPole-v1", False)):
+        environment = environment_from_id(environment_id, 4)
+        environment.reset(LevelDraw(LevelSet(), 0))
+        assert restarts_part(environment, environment.snapshot(0), 20, (0, 1)) == parts
