@@ -353,3 +353,18 @@ def test_safetensors_name_their_network_in_the_header() -> None:
     for cut in (4, 40, len(content) - 8):
         with pytest.raises(UserError, match=r"agent\.safetensors"):
             load(content[:cut], "agent.safetensors")
+
+
+def test_what_a_policy_said_stays_and_a_buffer_that_is_filled_anew_is_read_anew() -> None:
+    """Layers and input tensors are kept between calls; heads must not share them."""
+    policy = load(ppo_archive()).policy
+    buffer, starts = np.zeros((3, 4), np.float32), np.zeros(3, dtype=bool)
+    first, _ = policy(buffer, None, starts)
+    assert isinstance(first, Categorical)
+    said = first.logits_NA.copy()
+    buffer += 1.0
+    second, _ = policy(buffer, None, starts)
+    alone, _ = load(ppo_archive()).policy(buffer.copy(), None, starts)
+    assert isinstance(second, Categorical) and isinstance(alone, Categorical)
+    assert (first.logits_NA == said).all() and (second.logits_NA == alone.logits_NA).all()
+    assert (second.logits_NA != said).any()

@@ -194,3 +194,27 @@ def test_rows_survive_bytes_and_the_database_is_the_same_every_time(tmp_path: An
 
     found = sqlite3.connect(tmp_path / "a.sqlite").execute('SELECT slot, "index", "return" FROM episodes').fetchall()
     assert found == [(row.slot, row.index, row.total) for row in rows]
+
+
+def test_a_function_that_writes_into_its_observations_changes_nothing() -> None:
+    def careless(seen: AnyArray) -> AnyArray:
+        seen[:] = -1.0
+        return np.zeros(len(seen), dtype=int)
+
+    agent = Agent("constant", FunctionPolicy(careless, TWO), ActionRule("own"))
+    assert play(agent) == play(always(0))
+
+
+def test_revisits_do_not_depend_on_how_many_steps_are_hashed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = play(uniform(), Looper, cap=200)
+    monkeypatch.setattr("codeaudit_runtime.rollout.SEEN_BYTES", 0)  # every step by itself
+    assert play(uniform(), Looper, cap=200) == together
+
+
+def test_the_quick_check_of_actions_says_what_gymnasiums_says() -> None:
+    slots = environment_from_id("CartPole-v1", 1)
+    assert isinstance(slots, GymnasiumSlots)
+    quick, plain = slots._environments[0].unwrapped.action_space, gymnasium.spaces.Discrete(2)
+    for action in (0, 1, 2, -1, True, 1.0, "1", None, np.int64(1), np.int64(2), np.array(1), np.array([1]), 1 << 70):
+        assert quick.contains(action) == plain.contains(action), action
+    assert isinstance(quick, gymnasium.spaces.Discrete) and quick == plain
