@@ -130,6 +130,10 @@ class Environments(Makers):
                 sets.add(repr(sorted(levels.items())))
         return len(sets) > 1
 
+    def plays_every_level(self, made: Made) -> bool:
+        """`num_levels=0`: ProcGen then draws from all levels, whatever was trained on."""
+        return self.signature(made).get("num_levels", ("", _UNKNOWN))[1] == 0
+
     @staticmethod
     def _says_test(key: str, value: object) -> bool:
         low = key.lower()

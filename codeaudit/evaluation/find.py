@@ -25,6 +25,7 @@ from codeaudit.program.frames import Frame
 from codeaudit.program.index import Function, last_name
 
 NO_MEASUREMENT = ("unit test", "a learned model", "a planner's own search")
+MAKES_ALL = "makes the environment; num_levels=0 draws from every level, those of training among them"
 MAX_LEVEL_SETS = 16  # ways into a roll-out whose levels are compared
 MAX_GUESSES = 5  # classes that a method's name may mean before listing them says nothing
 
@@ -299,7 +300,8 @@ class Audit(Tools):
         reported = report_site(function, rollout.event.context.order, chosen.frame, frozenset(rollout.results))
         evidence = [*chosen.evidence]
         if made is not None and made.place is not None:
-            evidence.append(Evidence(made.place, "makes the environment"))
+            everything = role == "heldout" and self.environments.plays_every_level(made)
+            evidence.append(Evidence(made.place, MAKES_ALL if everything else "makes the environment"))
         if reported is not None:
             evidence.append(Evidence(reported, "reports the return"))
         node = selection.node

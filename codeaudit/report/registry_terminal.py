@@ -13,17 +13,9 @@ from codeaudit.registry.lines import SourceLines
 from codeaudit.registry.record import entry_as_scan
 from codeaudit.report.grid import Grid, grid_renderable
 from codeaudit.report.statement import Statement
-from codeaudit.report.terminal import scan_renderables
+from codeaudit.report.terminal import console_on, scan_renderables
 from codeaudit.report.words import place_words
 from codeaudit.text import printable
-
-_UNWATCHED = 160  # columns where no terminal says how many it has: rows of a table stay readable in a file
-
-
-def console_on(file: IO[str]) -> Console:
-    """A console that never reads markup in what it prints."""
-    watched = hasattr(file, "isatty") and file.isatty()
-    return Console(file=file, width=None if watched else _UNWATCHED, highlight=False, emoji=False, markup=False)
 
 
 def print_grids(grids: Sequence[Grid], file: IO[str]) -> None:

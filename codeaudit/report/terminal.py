@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import IO
 
@@ -22,13 +23,21 @@ from codeaudit.text import printable
 
 _GUIDE = "bright_black"
 _FAINT = "dim"
+_UNWATCHED = 160  # columns where no terminal says how many it has: rows stay readable in a file
 _SKIPPED_SHOWN = 5  # places named for each reason; `--format json` lists all
 _LEXERS = {".py": "python", ".pyi": "python", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "bash"}
 
 
+def console_on(file: IO[str], width: int | None = None) -> Console:
+    """A console that never reads markup in what it prints."""
+    watched = hasattr(file, "isatty") and file.isatty()
+    return Console(file=file, width=width or (None if watched else _UNWATCHED), highlight=False, emoji=False,
+                   markup=False)  # fmt: skip
+
+
 def print_scan(scan: Scan, file: IO[str] | None = None, *, width: int | None = None, quiet: bool = False) -> None:
     """Print the report. Colours and links follow the terminal, NO_COLOR and FORCE_COLOR; `quiet` drops the tail."""
-    console = Console(file=file, width=width, highlight=False, emoji=False, markup=False)
+    console = console_on(file or sys.stdout, width)
     for part in scan_renderables(scan, quiet=quiet):
         console.print(part)
 

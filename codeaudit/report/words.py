@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from codeaudit.evaluation.sites import EvaluationSite, Place, Summary
+from codeaudit.evaluation.summary import compared_by_rule, counted
 from codeaudit.predictions import Prediction
 from codeaudit.scan import Scan, Statistics
 from codeaudit.text import printable
@@ -90,19 +91,32 @@ def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
 
 
 def _what_is_measured(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
-    if summary.heldout_evaluation and summary.in_loop:
-        return "Measures return on held-out levels or a separate test environment, in-loop: across policy versions"
-    if summary.heldout_evaluation:
-        return "Measures return on held-out levels or a separate test environment, the policy held fixed"
+    spoken_of = counted(sites)
+    heldout = [s for s in spoken_of if s.role == "heldout"]
+    if heldout:
+        moving = [s for s in heldout if s.procedure == "in_loop"]
+        where = "Measures return on held-out levels or a separate test environment" + _share(
+            heldout, spoken_of, "sites"
+        )
+        if not moving:
+            return f"{where}, the policy held fixed"
+        return f"{where}, in-loop{_share(moving, heldout, 'of these')}: across policy versions"
     if all(site.procedure == "in_loop" for site in sites):
         return "Reports the return of its own training episodes (no held-out evaluation)"
     return "Measures return on the training task (no held-out evaluation)"
 
 
+def _share(part: Sequence[EvaluationSite], whole: Sequence[EvaluationSite], of: str) -> str:
+    """How many, where not all."""
+    return "" if len(part) == len(whole) else f" ({len(part)} of {len(whole)} {of})"
+
+
 def _which_rule(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
     rule = summary.policy_gradient_rule
     if rule == "mixed":
-        return "its policy-gradient agents are evaluated under different action rules"
+        counts = Counter(_RULE_PHRASE.get(s.rule, "an undecided rule") for s in compared_by_rule(sites))
+        said = ", ".join(f"{phrase} ({count(n, 'site')})" for phrase, n in counts.most_common())
+        return f"its policy-gradient agents are evaluated under different action rules: {said}"
     if rule == "unknown":
         return "the action rule of its policy-gradient agent could not be decided"
     if rule != "none":

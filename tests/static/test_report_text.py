@@ -12,6 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from codeaudit.evaluation.sites import Evidence, Place, Summary
+from codeaudit.evaluation.summary import summarise
 from codeaudit.report.html import scan_to_html
 from codeaudit.report.markdown import scan_to_markdown
 from codeaudit.report.terminal import print_scan
@@ -165,8 +166,26 @@ def test_markdown_fence_is_longer_than_any_in_the_source(scan: Scan) -> None:
     ],
 )
 def test_verdict_is_one_sentence(scan: Scan, heldout: bool, rule: str, in_loop: bool, said: str) -> None:
-    text = verdict(Summary(heldout, rule, in_loop), scan.sites)
+    one = replace(scan.sites[0], role="heldout" if heldout else "same_env",
+                  procedure="in_loop" if in_loop else "fixed_checkpoint")  # fmt: skip
+    text = verdict(Summary(heldout, rule, in_loop), [one, replace(one, agent="value_based", rule="noisy")])
     assert said in text and text.endswith(".") and text.count(". ") == 0
+
+
+def test_verdict_counts_what_is_mixed(scan: Scan) -> None:
+    kept = replace(scan.sites[0], role="heldout", procedure="fixed_checkpoint", agent="policy_gradient", rule="sampled")
+    sites = [
+        kept,
+        replace(kept, rule="greedy"),
+        replace(kept, rule="greedy", procedure="in_loop"),
+        replace(kept, role="same_env", rule="noisy"),
+        replace(kept, role="demo", rule="noisy"),
+    ]
+    assert verdict(summarise(sites), sites) == (
+        "Measures return on held-out levels or a separate test environment (3 of 4 sites), "
+        "in-loop (1 of 3 of these): across policy versions; its policy-gradient agents are evaluated under different "
+        "action rules: greedy actions (2 sites), sampled actions (1 site)."
+    )
 
 
 def test_verdict_names_the_rule_of_a_lone_value_based_agent(scan: Scan) -> None:
