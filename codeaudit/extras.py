@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -79,7 +80,8 @@ def mounted(name: str) -> click.Command | None:
     )
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def command(arguments: tuple[str, ...]) -> None:
-        _run(name, load(name), arguments)
+        with _said_what_is_missing(name):  # some packages are asked for only when the command runs
+            _run(name, load(name), arguments)
 
     return command
 
@@ -91,8 +93,15 @@ def load(name: str) -> Any:
     points = list(entry_points(group=GROUP, name=name))
     if not points:
         raise UserError(f"the command `{name}` is not installed", hint=install_hint("runtime"))
-    try:
+    with _said_what_is_missing(name):
         return points[0].load()
+
+
+@contextmanager
+def _said_what_is_missing(name: str) -> Iterator[None]:
+    """A package of an extra that can't be imported is said in one line; any other import error is a fault of ours."""
+    try:
+        yield
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in BROUGHT_BY:

@@ -276,3 +276,11 @@ def test_a_missing_extra_is_named(optional_command: Callable[[str], dict[str, st
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith(f"error: `codeaudit probe` needs {package} (")
     assert done.stderr.endswith(f'; pip install "rl-codeaudit[{extra}]"\n')
+
+
+def test_an_extra_asked_for_while_running_is_named(optional_command: Callable[[str], dict[str, str]]) -> None:
+    pytest.importorskip("typer")
+    body = "def probe(name: str) -> None:\n    raise ModuleNotFoundError('not here', name='gymnasium')\n"
+    done = in_process("probe", "x", environ=optional_command(body))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: `codeaudit probe` needs gymnasium (environments), which is not installed")
