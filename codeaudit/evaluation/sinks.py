@@ -30,7 +30,7 @@ class Sinks(Noise):
         if name in words.SAMPLES or (name == "sample" and receiver is not None):
             if words.BUFFER.search(held_by) and not words.DISTRIBUTION.search(held_by):
                 return []
-            if name in ("sample", "rsample", "sample_n") and receiver is not None:
+            if name not in ("multinomial", "categorical", "random_categorical") and receiver is not None:
                 if self._noise_free(node, receiver, frame):
                     known = self._noise_free(node, receiver, frame)
                     assert known is not None

@@ -99,7 +99,10 @@ CONVERSIONS = {
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 PICKS = {"index_select", "take", "gather", "take_along_dim", "take_along_axis", "batch_gather"}
 SQUASHES = {"tanh", "sigmoid", "softsign"}
-SAMPLES = {"sample", "rsample", "sample_n", "multinomial", "categorical"}
+SAMPLES = {
+    "sample", "rsample", "sample_n", "sample_and_log_prob", "experimental_sample_and_log_prob", "multinomial",
+    "categorical",
+}  # fmt: skip
 MODES = {"mode", "argmax", "deterministic_sample", "most_probable", "arg_max", "nanargmax", "greedy_action", "get_mode"}
 DISTRIBUTION = re.compile(
     r"(^|_)(dist\w*|pi|pd|policy_dist|probs?|prob_dist|m|categorical|normal|gaussian|distribution|logits_dist|d|action_distribution)$",
