@@ -139,7 +139,7 @@ class Resolver(Arguments, Functional, Callers):
                 return [Instance(function.owner)] if function.owner else []
             found = function.flow.definitions.get(name)
             if found:
-                found = live(found, line) if current is frame else found
+                found = self._chosen(live(found, line) if current is frame else found, current)
                 values = unique(v for d in found[-6:] for v in self._of_definition(d, (), current, depth + 1))
                 values = values or self._elements(name, current, depth)
                 if values or function.parameter(name) is None:
@@ -153,6 +153,34 @@ class Resolver(Arguments, Functional, Callers):
             function = function.outer
             current = current.closure or (Frame(function) if function is not None else None)
         return self.lookup_global(name, frame.function.module, depth)
+
+    def _chosen(self, definitions: list[Definition], frame: Frame) -> list[Definition]:
+        """The definitions that the call's own literals leave: `if deterministic: policy = Mean(policy)`."""
+        chosen: list[Definition] = []
+        for d in definitions:
+            verdicts = [self.told(guard, frame) for guard in d.context.guards]
+            if False in verdicts:
+                continue
+            if verdicts and all(verdicts) and not d.context.loops and d.kind == "assign":
+                chosen = []
+            chosen.append(d)
+        return chosen or definitions
+
+    def told(self, guard: tuple[t.Node, bool], frame: Frame) -> bool | None:
+        """Whether a condition on a bare parameter holds by the literal that the call passes or leaves to a default."""
+        test, held = guard
+        while isinstance(test, t.Unary) and test.op == "not":
+            test, held = test.value, not held
+        if not isinstance(test, t.Name) or frame.call is None:
+            return None
+        parameter = frame.function.parameter(test.id)
+        if parameter is None or test.id in frame.function.flow.definitions:
+            return None
+        argument = self.argument(test.id, frame)
+        value = argument[0] if argument is not None else parameter.default
+        if self.passes_rest(frame) and argument is None:
+            return None
+        return bool(value.value) is held if isinstance(value, t.Const) else None
 
     def _elements(self, name: str, frame: Frame, depth: int) -> list[Value]:
         """What one of a list is, that begins empty."""
@@ -379,7 +407,7 @@ class Resolver(Arguments, Functional, Callers):
                 if inner is None or depth > MAX_DEPTH - 3:
                     continue
                 for event in value.function.flow.returns:
-                    if event.value is not None:
+                    if event.value is not None and not any(self.told(g, inner) is False for g in event.context.guards):
                         values.extend(self.types(event.value, inner, depth + 2))
                 if not values and isinstance(value.receiver, Instance) and value.function.name in CHAINED:
                     values.append(value.receiver)
