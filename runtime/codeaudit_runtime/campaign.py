@@ -91,7 +91,7 @@ def rules_of(checkpoint: Checkpoint) -> tuple[ActionRule, ...]:
 def versions() -> dict[str, str]:
     """What the numbers depend on beside the plan and the files."""
     found = {"codeaudit": codeaudit.__version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "scipy", "gymnasium", "Box2D", "minatar", "procgen-mirror", "procgen"):
+    for name in ("torch", "numpy", "scipy", "gymnasium", "Box2D", "minatar", "procgen-mirror", "procgen", "ale-py"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
