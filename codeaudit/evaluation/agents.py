@@ -14,7 +14,7 @@ VALUE = re.compile(
 CONTINUOUS = re.compile(
     r"(ddpg|td3|soft_?actor|redq|drq|awac|crossq|d4pg|edac|lb_?sac|sunrise|droq|rebrac|rad_?sac|sacae|sac_ae|svea|soda|"
     r"spr_?sac|her([^a-z]|$)|td7|iris_?sac|dmpo|bcq|"
-    r"(^|[^a-z])(sac|curl|iql|cql|bear|naf|tqc|mpo|bro|awr|proto|spot|xql|rlpd)([^a-z]|$))",
+    r"(^|[^a-z])(sac|curl|iql|cql|bear|naf|tqc|mpo|bro|awr|proto|spot|xql)([^a-z]|$))",
     re.I,
 )
 MODEL_BASED = re.compile(

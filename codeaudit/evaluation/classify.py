@@ -238,9 +238,8 @@ class Classifier:
         if origin.kind != "literal" or origin.file != main.file or main.function is frame.function:
             return False
         module = self.tracer.program.modules.get(origin.file)
-        if module is None or frame.inside(
-            function_at(module, origin.line)
-        ):  # a literal on the way in is a choice, also in a script that holds everything
+        # A literal on the way in is a choice, also in a script that holds everything.
+        if module is None or frame.inside(function_at(module, origin.line)):
             return False
         return all(file == origin.file for file, _, _ in origin.trail)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codeaudit.evaluation import words
 from codeaudit.evaluation.agents import agent_of
 from codeaudit.evaluation.contexts import contexts
@@ -187,7 +189,10 @@ def _evaluation_site(audit: Tools, model: LibraryCall, event: CallEvent, functio
         default_site = Place(origin.file, origin.line)
     environment = slot_of(audit, call, model.environment, frame)
     made = audit.environments.made(*environment) if environment is not None else []
-    return _site(audit, model, event, function, frame, rule, provenance, default_site, origin, made, model.procedure)
+    site = _site(audit, model, event, function, frame, rule, provenance, default_site, origin, made, model.procedure)
+    if option is not None and isinstance(option.value, (int, float)):
+        return replace(site, epsilon=float(option.value), rule="epsilon_greedy" if option.value else "greedy")
+    return site
 
 
 def _policy_rule(audit: Tools, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:

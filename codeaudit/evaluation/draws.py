@@ -115,7 +115,7 @@ class Tracer(Sinks):
             definitions, where = found
             draws = self._definitions(definitions, selector, where, use if where is frame else None, depth)
             if not draws and "act" in node.id.lower():  # an action that is filled part by part
-                for part in self.resolver.appended(node.id, where.function):
+                for part in where.function.flow.appended.get(node.id, [])[:MAX_DRAWS]:
                     draws += self._trace(part, (), where, use if where is frame else None, depth + 1)
             if draws or frame.function.parameter(node.id) is None:
                 return draws

@@ -263,7 +263,7 @@ class Finder:
                     continue
                 again(d.value, (*d.selector, *selector), d.context, (*guards, *extra), (*names, dotted))
                 if isinstance(d.value, t.Seq) and not d.value.items and ACTION_NAME.match(last_name(node)):
-                    filled = self.resolver.appended(dotted, function)
+                    filled = function.flow.appended.get(dotted, [])
                     if len(filled) == 1:  # one part of the action at a time, in a loop; several are members that vote
                         again(filled[0], (), context, guards, (*names, dotted))
             return

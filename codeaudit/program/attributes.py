@@ -8,10 +8,9 @@ from codeaudit.program.flow import Selector
 from codeaudit.program.frames import Frame, Instance, Value
 from codeaudit.program.index import Function, last_name
 from codeaudit.program.limits import MAX_VALUES, unique
-from codeaudit.program.tables import Tables
 
 
-class Attributes(Classes, Tables):
+class Attributes(Classes):
     """Questions about attributes; the resolver says what an expression taken apart is."""
 
     def _select(self, node: t.Node, selector: Selector, frame: Frame, depth: int) -> list[Value]:
@@ -30,7 +29,7 @@ class Attributes(Classes, Tables):
         values: list[Value] = []
         for info in self.mro(owner.info):
             for method in info.methods.values():
-                for item in self.appended(f"{method.self_name}.{name}", method) if method.self_name else ():
+                for item in method.flow.appended.get(f"{method.self_name}.{name}", [])[:MAX_VALUES]:
                     values.extend(self._select(item, (), self.method_frame(owner, method), depth + 1))
         return unique(values)
 

@@ -13,6 +13,9 @@ from codeaudit.program.index import Module, Program, last_name
 
 IMPORTERS = ("importlib.import_module", "importlib.__import__")
 ANY = r"\w+"
+MAX_PARTS = 12  # of a name that is put together
+MAX_OPEN = 3  # parts that may be anything: more say too little, and cost too much to match
+MAX_MODULES = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,25 +27,30 @@ class ModuleChoice(Value):
 
 def chosen_modules(name: t.Node, program: Program) -> ModuleChoice | None:
     """The modules whose dotted path ends in the name; None where the code says too little of it."""
-    pattern = _pattern(name)
-    if not re.search(r"[A-Za-z]{3}", pattern.replace(ANY, "")):
+    pattern = _pattern(name, 0)
+    while ANY + ANY in pattern:
+        pattern = pattern.replace(ANY + ANY, ANY)
+    if pattern.count(ANY) > MAX_OPEN or not re.search(r"[A-Za-z]{3}", pattern.replace(ANY, "")):
         return None
     fits = re.compile(rf"(?:.*\.)?{pattern}$")
     found = tuple(m for m in program.modules.values() if not m.package and fits.match(".".join(m.parts)))
-    return ModuleChoice(found) if found else None
+    return ModuleChoice(found[:MAX_MODULES]) if found else None
 
 
-def _pattern(node: t.Node) -> str:
+def _pattern(node: t.Node, depth: int) -> str:
+    if depth > MAX_PARTS:
+        return ANY
     if isinstance(node, t.Const):
         return re.escape(str(node.value)) if isinstance(node.value, str) else ANY
-    if isinstance(node, t.Other) and node.parts:  # an f-string
-        return "".join(_pattern(part) for part in node.parts)
+    if isinstance(node, t.Other) and 0 < len(node.parts) <= MAX_PARTS:  # an f-string
+        return "".join(_pattern(part, depth + 1) for part in node.parts)
     if isinstance(node, t.Op) and node.op == "+":
-        return _pattern(node.left) + _pattern(node.right)
+        return _pattern(node.left, depth + 1) + _pattern(node.right, depth + 1)
     if isinstance(node, t.Call) and isinstance(node.func, t.Attr) and isinstance(node.func.obj, t.Const):
         text = str(node.func.obj.value)
         if last_name(node.func) == "join" and node.args and isinstance(node.args[0].value, t.Seq):
-            return re.escape(text).join(_pattern(item) for item in node.args[0].value.items)
+            items = node.args[0].value.items
+            return re.escape(text).join(_pattern(item, depth + 1) for item in items) if len(items) <= MAX_PARTS else ANY
         if last_name(node.func) == "format":
             return ANY.join(re.escape(part) for part in re.split(r"\{[^{}]*\}", text))
     return ANY

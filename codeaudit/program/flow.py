@@ -84,6 +84,16 @@ class Flow:
         """Where each call stands, by its identity."""
         return {id(event.call): event.context for event in self.calls}
 
+    @cached_property
+    def appended(self) -> dict[str, list[t.Node]]:
+        """What is put into a list one by one, by the list's name, which may be dotted: `agents.append(Agent())`."""
+        found: dict[str, list[t.Node]] = {}
+        for event in self.calls:
+            func = event.call.func
+            if isinstance(func, t.Attr) and func.name in ("append", "add") and len(event.call.args) == 1:
+                found.setdefault(t.dotted(func.obj), []).append(event.call.args[0].value)
+        return found
+
 
 def flow_of(body: tuple[t.Node, ...]) -> Flow:
     """The flow of a list of statements (a function's body, a lambda's, or a module's)."""

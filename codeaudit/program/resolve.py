@@ -28,6 +28,7 @@ from codeaudit.program.functional import Functional
 from codeaudit.program.index import CallSite, ClassInfo, Function, Module, Program, Source, last_name
 from codeaudit.program.limits import MAX_DEPTH, MAX_VALUES, unique
 from codeaudit.program.reaching import live
+from codeaudit.program.tables import Tables
 
 Made = TypeVar("Made", bound=t.Node)
 
@@ -55,7 +56,7 @@ CHAINED = {
 }
 
 
-class Resolver(Arguments, Functional, Callers):
+class Resolver(Arguments, Functional, Callers, Tables):
     """Names to values, calls to functions."""
 
     def __init__(self, program: Program) -> None:
@@ -184,7 +185,8 @@ class Resolver(Arguments, Functional, Callers):
 
     def _elements(self, name: str, frame: Frame, depth: int) -> list[Value]:
         """What one of a list is, that begins empty."""
-        return unique(v for item in self.appended(name, frame.function) for v in self.types(item, frame, depth + 1))
+        items = frame.function.flow.appended.get(name, [])[:MAX_VALUES]
+        return unique(v for item in items for v in self.types(item, frame, depth + 1))
 
     def _parameter(self, name: str, frame: Frame, depth: int) -> list[Value]:
         argument = self.argument(name, frame)

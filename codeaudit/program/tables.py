@@ -7,7 +7,7 @@ from __future__ import annotations
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Definition
 from codeaudit.program.frames import Frame
-from codeaudit.program.index import Function, Module, Program
+from codeaudit.program.index import Module, Program
 from codeaudit.program.limits import MAX_DEPTH
 
 
@@ -75,14 +75,3 @@ class Tables:
                 break
             module = target
         return [], module
-
-    def appended(self, name: str, function: Function) -> list[t.Node]:
-        """What a function puts into a list one by one: `agents.append(Agent())`; the name may be dotted."""
-        return [
-            e.call.args[0].value
-            for e in function.flow.calls
-            if isinstance(e.call.func, t.Attr)
-            and e.call.func.name in ("append", "add")
-            and len(e.call.args) == 1
-            and t.dotted(e.call.func.obj) == name
-        ]

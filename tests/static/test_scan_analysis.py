@@ -198,9 +198,19 @@ def test_a_librarys_evaluation_is_inherited(tree: Path, tmp_path: Path) -> None:
         "        super().run_experiment()\n\n\n"
         "Fixed('dir', None).run_experiment()\nLogged('dir', None).run_experiment()\n"
     )
-    (tree / "dqn.gin").write_text("DQNAgent.epsilon_train = 0.01\nDQNAgent.epsilon_eval = 0.001\n")
+    (tree / "dqn.gin").write_text("DQNAgent.epsilon_train = 0.01\nDQNAgent.epsilon_eval = 0.002\n")
     sites = scanned(str(tree), tmp_path / "cache")["sites"]
-    assert [(s["line"], s["rule"], s["provenance"], s["default_site"]["line"]) for s in sites] == [
-        (6, "epsilon_greedy", "config", 2),
-        (11, "epsilon_greedy", "config", 2),
+    assert [(s["line"], s["rule"], s["epsilon"], s["provenance"], s["default_site"]["line"]) for s in sites] == [
+        (6, "epsilon_greedy", 0.002, "config", 2),
+        (11, "epsilon_greedy", 0.002, "config", 2),
     ]
+
+
+def test_a_name_of_many_open_parts_costs_nothing(tree: Path, tmp_path: Path) -> None:
+    """As a pattern it would fit in more ways than anybody can wait for."""
+    parts = "".join(f"{{names[{i}]}}" for i in range(40))
+    (tree / ("a" * 120 + ".py")).write_text("def learn():\n    return 1\n")
+    added = f"from importlib import import_module\nmodel = import_module(f'abc{parts}xyz').learn()\n"
+    (tree / "evaluate.py").write_text(EVALUATE.format(argument="") + added)
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert site["rule"] == "sampled"
