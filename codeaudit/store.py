@@ -10,11 +10,12 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from codeaudit.errors import UserError
 from codeaudit.text import printable
@@ -220,3 +221,23 @@ def _file_sizes(folder: Path) -> Iterator[int]:
         for file in files:
             with suppress(OSError):
                 yield Path(parent, file).lstat().st_size
+
+
+@contextmanager
+def report_file(output: Path | None, *, option: str = "--output") -> Iterator[IO[str]]:
+    """Standard output, or a file that appears whole or not at all. UserError where it can't be written, and for a
+    device, a pipe or a folder: to put a file in its place would destroy it."""
+    if output is None:
+        yield sys.stdout
+        return
+    if output.exists() and not output.is_file():
+        raise UserError(f"cannot write {output}: it is no regular file", hint=f"choose another {option}")
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            yield file
+        draft.replace(output)
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror}", hint=f"choose another {option}") from error
+    finally:
+        draft.unlink(missing_ok=True)

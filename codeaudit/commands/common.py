@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from codeaudit.errors import UserError
+from codeaudit.store import report_file as report_file
 
 if TYPE_CHECKING:
     from codeaudit.report.grid import Grid
@@ -99,23 +100,6 @@ def shown_progress(quiet: bool) -> Iterator[Any]:
 
     with progress() as callback:
         yield callback
-
-
-@contextmanager
-def report_file(output: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears whole or not at all."""
-    if output is None:
-        yield sys.stdout
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            yield file
-        draft.replace(output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def write_json(report: dict[str, Any], output: Path | None) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from codeaudit.errors import UserError
 from codeaudit.findings import Finding
+from codeaudit.store import report_file
 
 SCHEMA = "codeaudit.baseline/1"
 
@@ -37,14 +37,6 @@ def write_baseline(path: Path, findings: Iterable[Finding]) -> int:
     """Write the baseline, whole or not at all; how many findings are in it. Line numbers are left out: they move."""
     items = [{"code": f.code, "file": f.file, "fingerprint": f.fingerprint} for f in findings]
     items.sort(key=lambda item: (item["file"], item["code"], item["fingerprint"]))
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(
-            json.dumps({"schema": SCHEMA, "findings": items}, indent=1, ensure_ascii=True) + "\n", encoding="utf-8"
-        )
-        draft.replace(path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", hint="choose another --write-baseline") from None
-    finally:
-        draft.unlink(missing_ok=True)
+    with report_file(path, option="--write-baseline") as file:
+        file.write(json.dumps({"schema": SCHEMA, "findings": items}, indent=1, ensure_ascii=True) + "\n")
     return len(items)

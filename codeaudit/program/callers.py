@@ -6,7 +6,7 @@ from codeaudit.facts import tree as t
 from codeaudit.program.arguments import accepts
 from codeaudit.program.classes import Classes
 from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, Value
-from codeaudit.program.index import CallSite, Function
+from codeaudit.program.index import CallSite, Function, last_name
 
 
 class Callers(Classes):
@@ -29,13 +29,12 @@ class Callers(Classes):
         if function.name == "__init__" and function.owner is not None:
             subclasses = self.subclasses(function.owner)
             names = [function.owner.name, *[s.name for s in subclasses]]
-            names += ["__init__"] if subclasses else []  # super().__init__(…)
         elif function.name == "__call__" and function.owner is not None:
             made = [function.owner.name, *[s.name for s in self.subclasses(function.owner)]]
             names = sorted({n for name in made for n in self.program.names_of_objects.get(name, ())})
         elif function.name in ("__call__", "forward"):
             names = []
-        sites: list[CallSite] = []
+        sites: list[CallSite] = self._through_super(function) if function.name == "__init__" else []
         unsure: list[CallSite] = []
         for name in names:
             for site in self.program.calls_by_name.get(name, ()):
@@ -53,6 +52,23 @@ class Callers(Classes):
         self._asking.discard(id(function))
         self._callers[id(function)] = sites
         return sites
+
+    def _through_super(self, function: Function) -> list[CallSite]:
+        """The calls `super().__init__(…)` in the constructors of classes that derive from this one directly."""
+        owner = function.owner
+        own = [
+            sub.methods["__init__"]
+            for sub in (self.subclasses(owner) if owner is not None else ())
+            if "__init__" in sub.methods and any(base is owner for base in self.bases(sub))
+        ]
+        return [
+            site
+            for site in (self.program.calls_by_name.get("__init__", ()) if own else ())
+            if any(site.function is o for o in own)
+            and isinstance(site.call.func, t.Attr)
+            and isinstance(site.call.func.obj, t.Call)
+            and last_name(site.call.func.obj.func) == "super"
+        ]
 
     def _means(self, value: Value, function: Function) -> bool:
         if isinstance(value, FunctionValue):

@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ import typer
 from codeaudit.errors import UserError
 from codeaudit.predictions import Prediction
 from codeaudit.registry import RegistryEntry, load_entry, registry_folders
-from codeaudit.store import RunDirectory, default_cache_dir
+from codeaudit.store import RunDirectory, default_cache_dir, report_file
 from codeaudit.text import printable
 from codeaudit_runtime import campaign
 from codeaudit_runtime.actions import ActionRule, rule_from_text
@@ -212,7 +211,7 @@ def floor(
         campaign.keep_report(out, rows, report, "floor.json")
     table = floor_table(env, rows, fixed)
     protocol = protocol_line(fixed, [*typed, *changes], episodes if draws is None else None)
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ is Format.json:
             file.write(_json_text(report))
         elif format_ is Format.terminal:
@@ -347,7 +346,7 @@ def _render_verified(
     plots: Path | None,
     quiet: bool,
 ) -> None:
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ is Format.json:
             file.write(_json_text(report))
         elif format_ is Format.terminal:
@@ -370,7 +369,7 @@ def _render_measured(
     plots: Path | None,
     quiet: bool,
 ) -> None:
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ is Format.json:
             file.write(_json_text(report))
         elif format_ is Format.terminal:
@@ -418,20 +417,3 @@ def _plot_folder(named: Path | None, output: Path | None) -> Path | None:
     if named is not None:
         return named / "plots"
     return None if output is None else output.with_name(f"{output.stem}-plots")
-
-
-@contextmanager
-def _report_file(output: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears whole or not at all."""
-    if output is None:
-        yield sys.stdout
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            yield file
-        draft.replace(output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
-    finally:
-        draft.unlink(missing_ok=True)

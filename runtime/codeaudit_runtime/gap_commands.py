@@ -13,7 +13,7 @@ import typer
 
 from codeaudit.errors import UserError
 from codeaudit.report.grid import Grid
-from codeaudit.store import RunDirectory
+from codeaudit.store import RunDirectory, report_file
 from codeaudit_runtime import campaign
 from codeaudit_runtime.actions import ActionRule, rule_from_text
 from codeaudit_runtime.commands import (
@@ -28,7 +28,6 @@ from codeaudit_runtime.commands import (
     WorkersOption,
     _all_cores,
     _level_sets,
-    _report_file,
 )
 from codeaudit_runtime.entropy import STEPS, Screen
 from codeaudit_runtime.environments import LevelSet
@@ -415,7 +414,7 @@ def _kept(out: Path | None, report: Mapping[str, Any], name: str) -> None:
 def _render(
     grids: Sequence[Grid], title: str, report: Mapping[str, Any], format_: Format, output: Path | None, quiet: bool
 ) -> None:
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ is Format.json:
             file.write(json.dumps(finite(report), indent=2, allow_nan=False) + "\n")
         else:

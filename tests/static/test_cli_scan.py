@@ -103,3 +103,13 @@ def test_terminal_report_of_a_real_scan_shows_the_source(tmp_path: Path) -> None
     assert done.returncode == 0
     assert "evaluated with sampled actions" in " ".join(done.stdout.split())
     assert "def act(self, inputs, rnn_hxs, masks, deterministic=False):" in done.stdout
+
+
+def test_output_never_takes_the_place_of_a_device_or_pipe(repository: Path, tmp_path: Path) -> None:
+    """A pipe stands for what only its maker can make again."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = run("scan", repository, "-o", pipe, "--format", "json", "--cache", tmp_path / "cache")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: cannot write {pipe}: it is no regular file; choose another --output\n"
+    assert pipe.is_fifo()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
 from codeaudit.errors import UserError
+from codeaudit.store import report_file
 from codeaudit.text import printable
 from codeaudit_runtime.variation.analysis import Settings, analyse
 from codeaudit_runtime.variation.bounds import bounds_from_file, given_bounds, suite_named
@@ -143,7 +140,7 @@ def variation(paths: tuple[Path, ...], format_: str, output: Path | None, quiet:
         from codeaudit_runtime.variation.figures import write_figures
 
         plots = write_figures(analysis, options["plot"], options["plot_formats"] or PLOT_FORMATS)
-    with _report_file(output) as file:
+    with report_file(output) as file:
         if format_ == "json":
             from codeaudit_runtime.variation.json_report import json_text
 
@@ -205,20 +202,3 @@ def _threshold(text: str | None) -> tuple[float | None, bool]:
 
 def _names(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for text in texts for name in text.split(",") if name.strip()))
-
-
-@contextmanager
-def _report_file(output: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a file that appears whole or not at all."""
-    if output is None:
-        yield sys.stdout
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            yield file
-        draft.replace(output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror}", hint="choose another --output") from error
-    finally:
-        draft.unlink(missing_ok=True)
