@@ -112,7 +112,11 @@ def verify(
     chosen = [checkpoint for checkpoint in entry.checkpoints if checkpoint_id in ("", checkpoint.id)]
     if not chosen:
         known = ", ".join(checkpoint.id for checkpoint in entry.checkpoints)
-        raise UserError(f"{entry_id} has no checkpoint {checkpoint_id!r}", hint=f"known: {known or 'none'}")
+        which = f"no checkpoint {checkpoint_id!r}" if checkpoint_id else "no checkpoints on record"
+        hint = f"known: {known}" if known else "`codeaudit registry list` shows what entries hold"
+        raise UserError(f"{entry_id} has {which}", hint=hint)
+    if checkpoints is not None and not checkpoints.is_dir():
+        raise UserError(f"{checkpoints}: no such folder", hint="--checkpoints names a folder of checkpoint files")
     folder = default_cache_dir(cache)
     mirrors = mirror or []
     predictions = _predictions(entry, scan, mirrors, cache)
