@@ -214,3 +214,47 @@ def test_a_name_of_many_open_parts_costs_nothing(tree: Path, tmp_path: Path) -> 
     (tree / "evaluate.py").write_text(EVALUATE.format(argument="") + added)
     (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
     assert site["rule"] == "sampled"
+
+
+SMALL = {
+    "what picks is the draw": (
+        "import torch\n\n\nclass Agent:\n    def act(self, obs):\n        plans, scores = self.plan(obs)\n"
+        "        chosen = torch.multinomial(scores, 1)\n        return torch.index_select(plans, 1, chosen)[0]\n",
+        "sampled",
+    ),
+    "a sample that comes with its log-probability": (
+        "import distrax\n\n\nclass Agent:\n    def act(self, obs):\n"
+        "        action, log_prob = distrax.Normal(self.mean(obs), 1.0).sample_and_log_prob(seed=self.key)\n"
+        "        return action\n",
+        "sampled",
+    ),
+    "a branch that the call's own literal rules out": (
+        "from torch.distributions import Normal\n\n\nclass Noisy:\n    def act(self, obs):\n"
+        "        return Normal(self.mean(obs), 1.0).sample()\n\n\nclass Mean:\n    def __init__(self, policy):\n"
+        "        self.policy = policy\n\n    def act(self, obs):\n        return self.policy.mean(obs).argmax()\n\n\n"
+        "def produce(deterministic=False):\n    policy = Noisy()\n    if deterministic:\n"
+        "        policy = Mean(policy)\n    return policy\n\n\ndef Agent():\n    return produce(deterministic=True)\n",
+        "greedy",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_the_rule_of_small_programs(kind: str, tree: Path, tmp_path: Path) -> None:
+    agent, rule = SMALL[kind]
+    (tree / "agent.py").write_text(agent)
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert site["rule"] == rule
+
+
+def test_a_step_through_a_helper_that_converts_the_action(tree: Path, tmp_path: Path) -> None:
+    (tree / "evaluate.py").write_text(
+        "import gym\nfrom agent import Agent\n\n\nclass Player:\n    def env_step(self, env, actions):\n"
+        "        actions = self.to_numpy(actions)\n        return env.step(actions)\n\n    def run(self):\n"
+        "        env, agent = gym.make('CartPole-v1'), Agent()\n        obs, done, total = env.reset(), False, 0.0\n"
+        "        while not done:\n            action = agent.act(obs, deterministic=True)\n"
+        "            obs, reward, done, _ = self.env_step(env, action)\n            total += reward\n"
+        "        print('average return', total)\n\n\nPlayer().run()\n"
+    )
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert (site["line"], site["rule"], site["provenance"]) == (14, "greedy", "explicit")
