@@ -20,7 +20,7 @@ import numpy as np
 from codeaudit.errors import UserError
 from codeaudit.text import printable
 from codeaudit_runtime.environments.gymnasium_slots import episode_seed
-from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Slots, Step
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, FloatArray, IntArray, ObservationSpec
 
 STICKY = 0.25  # of the study; `atari/breakout:nosticky`, as the zoo trains, has none
@@ -30,7 +30,7 @@ RED, GREEN, BLUE, BITS = 9_798, 19_235, 3_735, 15  # OpenCV's fixed-point weight
 NO_OP, FIRE = 0, 1
 
 
-class AtariSlots:
+class AtariSlots(Slots):
     """`atari/breakout`: bytes 4 × 84 × 84, the oldest frame first, and the game's minimal set of actions.
 
     A forced action goes *through* stickiness, as in MinAtar here: each frame may still repeat the action before.
@@ -68,17 +68,8 @@ class AtariSlots:
         self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, STACK, SIDE, SIDE), dtype=np.uint8)
 
-    @property
-    def info(self) -> EnvironmentInfo:
-        return self._info
-
-    @property
-    def slots(self) -> int:
-        return self._slots
-
     def reset(self, draw: LevelDraw) -> AnyArray:
-        if draw.levels.count is not None:
-            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")
+        self._refuse_level_sets(draw)
         self._draw_seed = draw.seed
         for slot in range(self._slots):
             self._start(slot, 0, new_game=True)

@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from codeaudit.errors import UserError
-from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Slots, Step
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, IntArray, ObservationSpec
 
 Factory: TypeAlias = Callable[[], "gymnasium.Env[Any, Any]"]
@@ -118,7 +118,7 @@ def episode_seed(draw_seed: int, slot: int, index: int) -> int:
     return int(np.random.SeedSequence(draw_seed, spawn_key=(slot, index)).generate_state(1)[0] >> 1)
 
 
-class GymnasiumSlots:
+class GymnasiumSlots(Slots):
     """Independent single environments; the end of an episode and the reset to the next share one step."""
 
     def __init__(self, environment_id: str, factory: Factory, slots: int, step_cap: int | None = None) -> None:
@@ -142,17 +142,8 @@ class GymnasiumSlots:
         self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, *observation.shape), dtype=observation.dtype)
 
-    @property
-    def info(self) -> EnvironmentInfo:
-        return self._info
-
-    @property
-    def slots(self) -> int:
-        return self._slots
-
     def reset(self, draw: LevelDraw) -> AnyArray:
-        if draw.levels.count is not None:
-            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")
+        self._refuse_level_sets(draw)
         self._draw_seed = draw.seed
         for slot in range(self._slots):
             self._start(slot, 0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from codeaudit.errors import UserError
 from codeaudit_runtime.environments.gymnasium_slots import episode_seed
-from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Slots, Step
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, IntArray, ObservationSpec
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
@@ -24,7 +24,7 @@ STEP_CAP = 10_000
 _SHARED = "random"  # the attribute that holds the generator: never part of a snapshot
 
 
-class MinAtarSlots:
+class MinAtarSlots(Slots):
     """`minatar/breakout`: 10 × 10 × C booleans, all six actions, sticky 0.1, difficulty ramping.
 
     A forced action goes *through* stickiness: the environment may still repeat the last action. A head is trained on
@@ -60,17 +60,8 @@ class MinAtarSlots:
         self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, *shape), dtype=bool)
 
-    @property
-    def info(self) -> EnvironmentInfo:
-        return self._info
-
-    @property
-    def slots(self) -> int:
-        return self._slots
-
     def reset(self, draw: LevelDraw) -> AnyArray:
-        if draw.levels.count is not None:
-            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")
+        self._refuse_level_sets(draw)
         self._draw_seed = draw.seed
         for slot in range(self._slots):
             self._start(slot, 0)

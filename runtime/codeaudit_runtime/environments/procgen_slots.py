@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from codeaudit.errors import UserError
-from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, LevelSet, Step
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, LevelSet, Slots, Step
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, IntArray, ObservationSpec
 
 MODES = ("easy", "hard", "extreme", "memory")
@@ -24,7 +24,7 @@ NEW_LEVEL = -1
 LARGEST_STATE = 2**20  # bytes of one saved sub-environment
 
 
-class ProcgenSlots:
+class ProcgenSlots(Slots):
     """One ProcGen vector, made anew for every level draw, for a draw is its `rand_seed`.
 
     `procgen/miner` is easy mode, `procgen/miner:hard` another. ProcGen does not tell a time-out from another end, so
@@ -53,14 +53,6 @@ class ProcgenSlots:
         self._levels = np.zeros(slots, dtype=np.int64)
         self._vector: Any = None
         self._buffer: Any = None
-
-    @property
-    def info(self) -> EnvironmentInfo:
-        return self._info
-
-    @property
-    def slots(self) -> int:
-        return self._slots
 
     def reset(self, draw: LevelDraw) -> AnyArray:
         self.close()

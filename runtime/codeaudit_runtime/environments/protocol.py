@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from codeaudit.errors import UserError
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, BoolArray, FloatArray, IntArray, ObservationSpec
 
 
@@ -95,3 +96,22 @@ class VectorEnvironment(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class Slots:
+    """What every environment here says of itself."""
+
+    _info: EnvironmentInfo
+    _slots: int
+
+    @property
+    def info(self) -> EnvironmentInfo:
+        return self._info
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def _refuse_level_sets(self, draw: LevelDraw) -> None:
+        if draw.levels.count is not None:
+            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")

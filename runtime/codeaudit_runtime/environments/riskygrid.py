@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codeaudit.errors import UserError
-from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Step
+from codeaudit_runtime.environments.protocol import EnvironmentInfo, LevelDraw, Slots, Step
 from codeaudit_runtime.spaces import ActionSpec, AnyArray, FloatArray, IntArray, ObservationSpec
 
 COLUMNS = 10
@@ -63,7 +63,7 @@ def observation_of(scales: AnyArray, column: int) -> AnyArray:
     return observation
 
 
-class RiskyGrid:
+class RiskyGrid(Slots):
     """Every slot at once, as arrays. A slot's chance is a hash of its seed and column, so reseeding costs nothing."""
 
     stochastic = True
@@ -89,17 +89,8 @@ class RiskyGrid:
         self._none = np.zeros(slots, dtype=bool)
         self._observations = np.zeros((slots, 2 * COLUMNS), dtype=np.float32)
 
-    @property
-    def info(self) -> EnvironmentInfo:
-        return self._info
-
-    @property
-    def slots(self) -> int:
-        return self._slots
-
     def reset(self, draw: LevelDraw) -> AnyArray:
-        if draw.levels.count is not None:
-            raise UserError(f"{self._info.id} has no level sets", hint="leave --levels out")
+        self._refuse_level_sets(draw)
         self._draw_seed = draw.seed
         self._index[:] = -1
         self._start(np.arange(self._slots))
