@@ -81,7 +81,7 @@ def commands(traceback: bool) -> None:
     codeaudit scan owner/name@commit       classify a repository's evaluation sites
     codeaudit scan .                       the same for a working tree
 
-    Exit codes: 0 fine, 1 findings or disagreement, 2 an error that a person must fix.
+    Exit codes: 0 fine, 1 findings or disagreement, 2 an error that a person must fix, 130 interrupted.
     """
 
 

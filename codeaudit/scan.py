@@ -17,7 +17,8 @@ from codeaudit.findings import Finding
 from codeaudit.predictions import Prediction
 from codeaudit.snapshot import Skipped, Snapshot, open_snapshot
 from codeaudit.store import Cache, default_cache_dir
-from codeaudit.target import parse_target
+from codeaudit.target import Target, parse_target
+from codeaudit.text import printable
 
 if TYPE_CHECKING:
     from codeaudit.facts.tree import File
@@ -88,7 +89,8 @@ def scan(
     store = Cache(root)
     say = progress or (lambda stage, done, total: None)
     say("fetch", 0, 1)
-    snapshot = open_snapshot(parse_target(target), mirrors=mirrors, cache=root)
+    parsed = parse_target(target)
+    snapshot = open_snapshot(parsed, mirrors=mirrors, cache=root)
     others = {
         name: open_snapshot(parse_target(other), mirrors=mirrors, cache=root)
         for name, other in sorted((dependencies or {}).items())
@@ -96,7 +98,7 @@ def scan(
     key = _result_key(snapshot, others, libraries)
     ready = store.get("scans", key) if key else None
     if ready is not None:
-        return _from_cache(ready, target, snapshot, time.monotonic() - started)
+        return _told_of_folder(_from_cache(ready, target, snapshot, time.monotonic() - started), parsed, snapshot)
     # Imported here: a scan that is answered from the cache needs none of the analysis.
     from codeaudit.evaluation.corrections import correct
     from codeaudit.evaluation.find import Audit
@@ -134,7 +136,7 @@ def scan(
     if key:
         store.put("scans", key, pack(result))
     say("analyse", 1, 1)
-    return result
+    return _told_of_folder(result, parsed, snapshot)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -222,6 +224,17 @@ def _fact_key(version: str, path: str, blob: str) -> str:
 
 def _target_info(target: str, snapshot: Snapshot) -> TargetInfo:
     return TargetInfo(snapshot.repo, target, snapshot.commit, snapshot.tree, snapshot.dirty)
+
+
+def _told_of_folder(result: Scan, target: Target, snapshot: Snapshot) -> Scan:
+    """The result, with a note where a folder inside the repository was named: what acts there may stand elsewhere."""
+    repository = snapshot.source.repository
+    named = Path(target.location).resolve()
+    outermost = (repository.git_dir, repository.work_tree)
+    if target.kind != "local" or repository.work_tree is None or named in [p.resolve() for p in outermost if p]:
+        return result
+    note = f"{printable(target.location)} lies within a repository, and all of the repository was scanned"
+    return replace(result, notes=(note, *result.notes))
 
 
 def _excerpts(

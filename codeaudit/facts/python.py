@@ -15,7 +15,7 @@ from codeaudit.facts import expressions, statements
 from codeaudit.facts import tree as t
 from codeaudit.facts.converter import Converter
 
-CORRECTION = re.compile(r"#\s*codeaudit:\s*site\b(?P<rest>.*)")
+CORRECTION = re.compile(r"#\s*codeaudit:\s*(?P<word>[\w-]+)(?P<rest>.*)")
 SETTING = re.compile(r"(\w+)=(\S+)\s*")
 
 
@@ -53,5 +53,7 @@ def _corrections(text: list[str], lines: Sequence[int] | None) -> list[t.Correct
                 settings.append((setting[1], setting[2]))
                 rest = rest[setting.end() :]
             at = lines[number - 1] if lines else number
-            found.append(t.Correction(at, tuple(settings), rest.strip()))
+            # Another word that sets something is a misspelt `site`: whoever wrote it must hear of that.
+            if match["word"] == "site" or (settings and match["word"] != "ignore"):
+                found.append(t.Correction(at, match["word"], tuple(settings), rest.strip()))
     return found

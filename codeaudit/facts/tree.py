@@ -232,6 +232,7 @@ class Stop(Node):
 class Correction(Node):
     """A `# codeaudit: site rule=greedy reason` comment: a person's word on the site on its line or the next."""
 
+    word: str  # "site", unless it is misspelt
     settings: tuple[tuple[str, str], ...]
     reason: str
 

@@ -54,7 +54,7 @@ def no_such_commit(shown: str, revision: str, near: list[str]) -> NoSuchCommit:
         count = _shared(revision.lower(), near[0])
         return NoSuchCommit(what, hint=f"sharing its first {count} characters: {_named(near)}", shared=count)
     if is_abbreviation(revision):
-        return NoSuchCommit(what, hint="and none that begins like it; check the id, and that the clone is not shallow")
+        return NoSuchCommit(what, hint="none begins like it either; check the id, and that the clone is not shallow")
     return NoSuchCommit(what, hint="check its spelling; a commit id, a branch or a tag is wanted")
 
 

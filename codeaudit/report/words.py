@@ -86,7 +86,10 @@ def _merged(chain: Sequence[tuple[Place, str]]) -> list[tuple[Place, str]]:
 def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
     """One sentence for the repository."""
     if not sites:
-        return "No evaluation site was found."
+        return (
+            "No evaluation site was found. Where a library acts or evaluates, its source (--with) or a model of it "
+            "(--library) may be missing."
+        )
     return "; ".join(part for part in (_what_is_measured(summary, sites), _which_rule(summary, sites)) if part) + "."
 
 
@@ -159,7 +162,7 @@ def statistics_words(statistics: Statistics) -> str:
     size = statistics.bytes
     amount = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB" if size >= 1e3 else f"{size} bytes"
     return (
-        f"{count(statistics.files, 'file')}, {statistics.parsed:,} parsed, {statistics.cached:,} from the cache, "
+        f"{count(statistics.files, 'file')}, {statistics.parsed:,} read, {statistics.cached:,} from the cache, "
         f"{amount}, {statistics.seconds:.2f} s"
     )
 

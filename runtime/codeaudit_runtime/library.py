@@ -77,7 +77,7 @@ def evaluate(
     step_cap: int | None = None,
     name: str = "agent",
 ) -> Evaluation:
-    """Measure `act` and a uniform-random policy on the same seeded draws, with the same quota for every slot.
+    """Measure `act` and a uniform-random policy on the same seeded draws, with a fixed, even quota for every slot.
 
     `act` maps observations (N, …) of N slots to N actions, or is a `Policy` to which `rule` is applied. `environment`
     is an id, a function that makes one Gymnasium environment, a gymnasium VectorEnv or a `VectorEnvironment`. Raises

@@ -57,18 +57,22 @@ class Unit:
     step_cap: int | None
 
     @property
-    def key(self) -> str:
-        """Everything that shapes the rows but the agent's bytes, whose hash is in it."""
+    def identity(self) -> str:
+        """Everything that shapes the returns. The agent is its bytes, by their hash: its name plays no part."""
         agent = f"{self.files.sha256}+{self.files.normalization_sha256}" if self.files is not None else "-"
         size = f"{self.episodes}/{self.slots}/{self.burn_in}/{self.step_cap}"
         return (
-            f"{self.name}|{agent}|{self.reference}|{self.environment}|{self.levels.label}|{self.draw}|"
-            f"{self.rule.identity}|{size}"
+            f"{agent}|{self.reference}|{self.environment}|{self.levels.label}|{self.draw}|{self.rule.identity}|{size}"
         )
 
     @property
+    def key(self) -> str:
+        """What its rows are kept under: they carry the name too."""
+        return f"{self.name}|{self.identity}"
+
+    @property
     def action_seed(self) -> int:
-        return int.from_bytes(hashlib.sha256(self.key.encode()).digest()[:8], "little")
+        return int.from_bytes(hashlib.sha256(self.identity.encode()).digest()[:8], "little")
 
 
 @functools.lru_cache(maxsize=32)

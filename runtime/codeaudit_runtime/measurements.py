@@ -191,7 +191,9 @@ def _measure_one(rows: CheckpointRows, plan: Plan) -> CheckpointMeasurement:
         pairs=tuple(
             _measure_pair(names[0], other, rows.rules[names[0]], rows.rules[other], margin, plan) for other in names[1:]
         ),
-        first_finished=tuple(first_finished(rule, own, plan) for rule, own in rows.rules.items()),
+        first_finished=tuple(
+            found for rule, own in rows.rules.items() if (found := first_finished(rule, own, plan)) is not None
+        ),
         margin=margin,
     )
 
@@ -239,18 +241,21 @@ def _measure_pair(first: str, second: str, a: Rows, b: Rows, margin: float, plan
     )
 
 
-def first_finished(rule: str, rows: Rows, plan: Plan) -> FirstFinished:
+def first_finished(rule: str, rows: Rows, plan: Plan) -> FirstFinished | None:
     """What a harness would have reported that stops when as many episodes have finished as there are slots.
 
     Each slot's episodes are laid end to end from time zero and the first `slots` to finish are taken. Which of a slot's
     episodes comes first is chance, so this is averaged over arrangements. The interval resamples slots within each draw
-    (percentile bootstrap), keeping a slot's episodes together.
+    (percentile bootstrap), keeping a slot's episodes together. None where a slot has one episode only: all are then
+    among the first, whatever their length.
     """
     tables: list[tuple[AnyArray, AnyArray]] = []
     for draw in sorted({(row.level_set, row.draw) for row in rows}):
         own = [row for row in rows if (row.level_set, row.draw) == draw]
         slots = sorted({row.slot for row in own})
         count = min(sum(row.slot == slot for row in own) for slot in slots)
+        if count == 1:
+            return None
         table = {(row.slot, row.index): row for row in own}
         cells = [[table[slot, index] for index in range(count)] for slot in slots]
         lengths_SI = np.array([[row.length for row in line] for line in cells])

@@ -1,4 +1,4 @@
-"""The harness: a policy, a rule and a level draw in; one row per episode out, with the same quota for every slot.
+"""The harness: a policy, a rule and a level draw in; one row per episode out, with a fixed, even quota for every slot.
 
 Not for deciding anything about the numbers. Why quotas: taking the first episodes to finish favours short ones.
 """

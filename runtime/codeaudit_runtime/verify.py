@@ -209,11 +209,15 @@ def _above_floor(one: CheckpointMeasurement) -> Verdict:
 
 def _first_finished_bias(one: CheckpointMeasurement) -> Verdict:
     """Confirmed if the interval of any rule's bias excludes zero, refuted if all lie within the margin."""
+    if not one.first_finished:
+        return Verdict(
+            "first_finished_bias", "undecided", "needs two episodes a slot: with one, each is among the first"
+        )
     texts = [f"{item.rule} {item.bias:+.3g} [{item.low:.3g}, {item.high:.3g}]" for item in one.first_finished]
     biased = [item for item in one.first_finished if item.low > 0 or item.high < 0]
     within = all(-one.margin < item.low and item.high < one.margin for item in one.first_finished)
     word: VerdictWord = "refuted" if within else "confirmed" if biased else "undecided"
-    taken = one.first_finished[0].episodes if one.first_finished else 0
+    taken = one.first_finished[0].episodes
     detail = f"first {taken} to finish minus balanced: {', '.join(texts)}; margin ±{one.margin:.3g}"
     return Verdict("first_finished_bias", word, detail, {f"{item.rule}.bias": item.bias for item in one.first_finished})
 
@@ -223,6 +227,11 @@ def _greedy_loops(one: CheckpointMeasurement, plan: Plan) -> Verdict:
     if pair is None:
         return Verdict("greedy_loops", "undecided", "only one rule was measured")
     shares = {rule.rule: rule.summary.revisits for rule in one.rules}
+    if not any(shares.values()):
+        # An agent can circle through continuous states for ever without meeting one twice.
+        return Verdict(
+            "greedy_loops", "undecided", "no observation came back under any rule: nothing shows a loop here"
+        )
     revisits = pair.revisits
     detail = (
         f"share of revisiting steps: {', '.join(f'{name} {share:.3f}' for name, share in shares.items())}; "

@@ -159,9 +159,7 @@ def simulate(cases: int, n: int, draws: int, families: int) -> None:
     """Known null states and known trade-offs. Unless multiplied, the claim is the true excess, so every state called
     overstated is a false refutation. The true excess is that of four million returns, zero for the null laws.
     """
-    print(
-        f"{cases} states a row, n = {n}, B = {draws}, before corrections. false, 1.5x, 2x: claims called overstated"
-    )
+    print(f"{cases} states a row, n = {n}, B = {draws}, before corrections. false, 1.5x, 2x: claims called overstated")
     print("that are 1, 1.5 and 2 times the truth, here and with the study's bound. covered: by the study's interval")
     print(f"{'law':18} {'true Δ':>7}  p<=0.05  half p<=0.05    false  study   1.5x  study     2x  study  covered")
     for name, law in LAWS.items():

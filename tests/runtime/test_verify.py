@@ -152,19 +152,25 @@ def test_above_floor_calls() -> None:
 def test_greedy_loops() -> None:
     rows = agent(normal(100, 10), normal(100, 10))
     loops = replace(rows, rules={**rows.rules, "greedy": rows_of("greedy", normal(100, 10), revisits=0.4)})
+    alike = replace(rows, rules={name: rows_of(name, normal(100, 10), revisits=0.4) for name in rows.rules})
     assert verdict(loops, "greedy_loops").verdict == "confirmed"
-    assert verdict(rows, "greedy_loops").verdict == "refuted"
+    assert verdict(alike, "greedy_loops").verdict == "refuted"
+    assert verdict(rows, "greedy_loops").verdict == "undecided"  # nothing was ever seen twice: states are continuous
 
 
 def test_first_finished_bias_is_found_where_short_episodes_pay_less() -> None:
     rng = np.random.default_rng(0)
     lengths = rng.choice([5, 50], 256).tolist()
     biased = first_finished("greedy", rows_of("greedy", lengths, lengths), PLAN)
-    assert biased.high < 0 and biased.episodes == 16
+    assert biased is not None and biased.high < 0 and biased.episodes == 16
     fair = first_finished("greedy", rows_of("greedy", rng.normal(size=256), lengths), PLAN)
-    assert fair.low < 0 < fair.high
+    assert fair is not None and fair.low < 0 < fair.high
     same = first_finished("greedy", rows_of("greedy", rng.normal(size=256)), PLAN)
-    assert (same.bias, same.low, same.high) == (0.0, 0.0, 0.0)  # equal lengths: everybody finishes at once
+    assert same is not None and (same.bias, same.low, same.high) == (
+        0.0,
+        0.0,
+        0.0,
+    )  # equal lengths: everybody finishes at once
 
 
 def test_first_finished_mean_against_a_simulated_harness() -> None:
@@ -177,9 +183,15 @@ def test_first_finished_mean_against_a_simulated_harness() -> None:
         order = np.argsort(ends + rng.random(ends.shape) * 1e-6, axis=None)[:16]
         reported.append(lengths.ravel()[order].mean())
     lengths = np.random.default_rng(2).choice([5, 50], 16 * 60).tolist()
-    assert first_finished("greedy", rows_of("greedy", lengths, lengths), PLAN).mean == pytest.approx(
-        np.mean(reported), abs=1.5
-    )
+    found = first_finished("greedy", rows_of("greedy", lengths, lengths), PLAN)
+    assert found is not None and found.mean == pytest.approx(np.mean(reported), abs=1.5)
+
+
+def test_one_episode_a_slot_says_nothing_of_the_first_to_finish() -> None:
+    lengths = np.random.default_rng(0).choice([5, 50], 16).tolist()
+    assert first_finished("greedy", rows_of("greedy", lengths, lengths), PLAN) is None
+    said = verdict(agent(lengths, lengths), "first_finished_bias")
+    assert said.verdict == "undecided" and "two episodes a slot" in said.detail
 
 
 @pytest.mark.parametrize("kind", ["in_loop_differs", "level_draw_matters", "levels_overlap", "claims_hold"])

@@ -93,7 +93,7 @@ def test_hostile_text_reaches_nobody(scan: Scan, name: str) -> None:
 
 @every_format
 def test_no_sites_is_said(scan: Scan, name: str) -> None:
-    assert "No evaluation site was found." in words_of(RENDERERS[name](replace(scan, sites=())))
+    assert "No evaluation site was found" in words_of(RENDERERS[name](replace(scan, sites=())))
 
 
 @every_format

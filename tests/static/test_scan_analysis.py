@@ -103,12 +103,25 @@ def test_a_person_corrects_a_site(tree: Path, tmp_path: Path) -> None:
     )
     (tree / "evaluate.py").write_text(
         source + "\n# codeaudit: site rule=best\nx = 1  # codeaudit: site role=demo why\n"
+        "y = 2  # codeaudit: sites rule=greedy\nz = 3  # codeaudit: site greedy\n"
     )
     result = codeaudit.scan(str(tree), cache=tmp_path / "cache")
     (site,) = result.sites
     assert (site.rule, site.corrected) == ("greedy", "the net's logits are one-hot")
+    assert site.provenance == "unknown" and site.default_site is None  # the scan's own were of another rule
     assert any("`rule=best` isn't known" in note for note in result.notes)
     assert any("stands beside no evaluation site" in note for note in result.notes)
+    assert any("`codeaudit: sites` isn't known" in note for note in result.notes)
+    assert any("sets nothing" in note for note in result.notes)
+
+
+def test_a_folder_within_a_repository_is_said_to_be_scanned_with_the_rest(tree: Path, tmp_path: Path) -> None:
+    inner = tree / "package"
+    inner.mkdir()
+    told = "all of the repository was scanned"
+    for _ in range(2):  # also where the result is in the cache
+        assert any(told in note for note in codeaudit.scan(str(inner), cache=tmp_path / "cache").notes)
+    assert not any(told in note for note in codeaudit.scan(str(tree), cache=tmp_path / "cache").notes)
 
 
 def test_a_users_model_of_a_library(tree: Path, tmp_path: Path) -> None:
