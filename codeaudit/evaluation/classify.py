@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from codeaudit.evaluation import words
 from codeaudit.evaluation.draw import Decision, Draw
 from codeaudit.evaluation.draws import Tracer
-from codeaudit.evaluation.rollouts import Rollout, Selection
+from codeaudit.evaluation.rollouts import Rollout
+from codeaudit.evaluation.selections import Selection
 from codeaudit.evaluation.sites import Evidence, Place
 from codeaudit.facts import tree as t
 from codeaudit.program.folding import Known, Origin

@@ -10,8 +10,16 @@ from dataclasses import replace
 from codeaudit.evaluation import words
 from codeaudit.evaluation.chances import dispatch_word
 from codeaudit.evaluation.draw import Decision, Draw
-from codeaudit.evaluation.shapes import arity, begins_as_parameter, common_prefix, is_environment, is_object_call
-from codeaudit.evaluation.sinks import Sinks
+from codeaudit.evaluation.graphs import GraphFunctions
+from codeaudit.evaluation.shapes import (
+    arity,
+    begins_as_parameter,
+    centred,
+    common_prefix,
+    is_environment,
+    is_made_by_class,
+    is_object_call,
+)
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import accepts, is_abstract
 from codeaudit.program.flow import Context, Definition, Guard, Selector
@@ -25,7 +33,7 @@ MAX_DRAWS = 24
 BUDGET = 2500  # steps for one question: hostile code must not cost more
 
 
-class Tracer(Sinks):
+class Tracer(GraphFunctions):
     """Follows an action back to its draws."""
 
     def draws(self, node: t.Node, frame: Frame, use: Context | None, selector: Selector = ()) -> list[Draw]:
@@ -295,6 +303,15 @@ class Tracer(Sinks):
             found = self._choose(a, b, c, selector, frame, use, depth)
             if found:
                 return found
+        around = centred(node, name)
+        if around is not None:
+            mean, scale = around
+            learned = bool(self._trace(scale, selector, frame, use, depth + 1))
+            spread = [
+                self._spread(d, scale, learned, node, frame) for d in self._trace(mean, selector, frame, use, depth + 1)
+            ]
+            if spread:
+                return spread
         if name in words.PICKS and node.args:  # index_select(elites, 1, drawn): what picks is the draw
             chosen = [d for d in self._trace(node.args[-1].value, (), frame, use, depth + 1) if d.rule != "network"]
             if chosen:
@@ -393,44 +410,6 @@ class Tracer(Sinks):
                 return found
         return []
 
-    def _built(self, node: t.Call, selector: Selector, frame: Frame, depth: int) -> list[Draw]:
-        """A function built from a graph, `act = function(inputs, outputs)`: calling it gives the outputs."""
-        values = self._made_by(node.func, frame)
-        for call, where in values:
-            outputs = next((a.value for a in call.args if a.name == "outputs"), None)
-            positional = [a.value for a in call.args if not a.name]
-            inputs = next((a.value for a in call.args if a.name == "inputs"), positional[0] if positional else None)
-            if outputs is None and len(positional) >= 2:
-                outputs = positional[1]
-            if outputs is None or inputs is None:
-                continue
-            names = [last_name(item) for item in inputs.items] if isinstance(inputs, t.Seq) else []
-            given = [a.value for a in node.args if not a.name]
-            fed = tuple((name, value, frame) for name, value in zip(names, given, strict=False) if name)
-            where = replace(where, fed=fed)
-            found = self._trace(outputs, selector, where, None, depth + 1)
-            if found:
-                step = (frame.function.module.path, node.line, "runs a function built from a graph")
-                return [replace(d, path=(step, *d.path)) for d in found]
-        return []
-
-    def _made_by(self, func: t.Node, frame: Frame) -> list[tuple[t.Call, Frame]]:
-        """The calls `function(inputs, outputs)` that made a callable."""
-        found: list[tuple[t.Call, Frame]] = []
-        candidates: list[tuple[t.Node, Frame]] = []
-        if isinstance(func, t.Name):
-            local = self.resolver.definitions(func.id, frame)
-            if local:
-                candidates = [(d.value, local[1]) for d in local[0]]
-        elif isinstance(func, t.Attr):
-            for owner in self.resolver.types(func.obj, frame):
-                if isinstance(owner, Instance):
-                    candidates += [(e, w) for e, _, w in self.resolver.attribute_definitions(owner, func.name)]
-        for value, where in candidates:
-            if isinstance(value, t.Call) and last_name(value.func) in ("function", "Function", "theano_function"):
-                found.append((value, where))
-        return found
-
     def _targets(self, node: t.Call, frame: Frame) -> list[tuple[Value, bool]]:
         """The functions a call may reach, each with whether that is sure; by name alone where the receiver isn't
         known."""
@@ -445,7 +424,7 @@ class Tracer(Sinks):
                 out.append((value, True))
         if not isinstance(node.func, t.Attr):
             return out
-        made = all(isinstance(v, Library) and v.call is not None for v, _ in out)
+        made = all(isinstance(v, Library) and v.call is not None and not is_made_by_class(v.call) for v, _ in out)
         opaque = made and words.POLICY_METHOD.search(node.func.name) and not self._has_model(node.func.name, out)
         if out and not opaque:
             return out

@@ -15,7 +15,8 @@ from codeaudit.evaluation.delegated import delegated_sites
 from codeaudit.evaluation.environments import Made
 from codeaudit.evaluation.purpose import seen_from_callers, use_of
 from codeaudit.evaluation.reported import report_site
-from codeaudit.evaluation.rollouts import Rollout, Selection
+from codeaudit.evaluation.rollouts import Rollout
+from codeaudit.evaluation.selections import Selection
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.spawned import spawned_sites
 from codeaudit.evaluation.switches import Names, says_measuring

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from codeaudit.evaluation import words
 from codeaudit.evaluation.chances import Chances
-from codeaudit.evaluation.draw import Decision
+from codeaudit.evaluation.draw import Decision, Draw
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context, Definition
 from codeaudit.program.folding import Known
@@ -111,6 +113,22 @@ class Noise(Chances):
                 if known is not None and isinstance(known.value, (int, float)) and not known.value:
                     return known
         return None
+
+    def _spread(self, draw: Draw, scale: t.Node, learned: bool, node: t.Call, frame: Frame) -> Draw:
+        """An action drawn around the one that `draw` gives: a sample where the policy itself says how far, else a
+        deterministic action with noise; none at a scale of zero."""
+        if draw.rule not in ("network", "greedy"):
+            return draw
+        here = (frame.function.module.path, node.line)
+        known = self.evaluator.evaluate(scale, frame)
+        if known is not None and isinstance(known.value, (int, float)) and not known.value:
+            decision = Decision(*here, known.origin, "the noise is scaled to zero")
+            return replace(draw, decisions=(*draw.decisions, decision))
+        drawn = replace(draw, file=here[0], line=here[1], function=frame.function)
+        if learned and known is None:
+            return replace(drawn, rule="sampled")
+        decisions = (Decision(*here, known.origin, "the noise's scale"),) if known is not None else ()
+        return replace(drawn, rule="noisy", decisions=(*draw.decisions, *decisions))
 
     def _left_out(self, definitions: list[Definition], use: Context | None, frame: Frame) -> tuple[Decision, ...]:
         """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero."""

@@ -34,6 +34,27 @@ def is_object_call(node: t.Call, library: Library) -> bool:
     return library.name.rpartition(".")[2] == made and made[:1].isupper()
 
 
+def is_made_by_class(call: t.Call) -> bool:
+    """Whether a library's object was made by its class (`Sequential(…)`), and not loaded from somewhere."""
+    return last_name(call.func)[:1].isupper()
+
+
+def centred(node: t.Call, name: str) -> tuple[t.Node, t.Node] | None:
+    """Mean and scale of a random draw around a mean: `np.random.normal(mu, std)`."""
+    if name not in ("normal", "gauss", "normalvariate", "truncated_normal", "laplace"):
+        return None
+    named = {a.name: a.value for a in node.args if a.name}
+    positional = [a.value for a in node.args if not a.name]
+    if positional and isinstance(positional[0], (t.Seq, t.Const)):
+        positional = positional[1:]  # TensorFlow's come after the shape; around a constant there is no action
+    mean = next((named[n] for n in ("loc", "mean", "mu") if n in named), positional[0] if positional else None)
+    scale = next(
+        (named[n] for n in ("scale", "std", "stddev", "sigma") if n in named),
+        positional[1] if len(positional) > 1 else None,
+    )
+    return (mean, scale) if mean is not None and scale is not None else None
+
+
 def common_prefix(a: list[str], b: list[str]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 

@@ -62,6 +62,9 @@ class Sinks(Noise):
             if over is None and node.args:
                 over = node.args[0].value
             return [self._argmax(node, over or node, frame, use)]
+        ranked = next((a.value for a in node.args if a.name == "key"), None) if receiver is None else None
+        if ranked is not None and (name in ("max", "min") or (name == "sorted" and selector[:1] in ((0,), (-1,)))):
+            return [self._argmax(node, ranked, frame, use)]  # the first of those that are ranked by a value
         if name in ("mode", "deterministic_sample", "get_mode", "most_probable") and receiver is not None:
             return [self._draw("greedy", node, frame)]
         if name in ("topk", "argsort") and receiver is not None:

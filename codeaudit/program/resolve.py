@@ -248,10 +248,10 @@ class Resolver(Arguments, Functional, Callers, Tables):
         ):
             return self._select(node.items[selector[0]], selector[1:], frame, depth)
         if isinstance(node, t.Call) and last_name(node.func) in ("items", "values") and isinstance(node.func, t.Attr):
-            table, where = self.literal(node.func.obj, frame, depth + 1)
-            if isinstance(table, t.Map):
+            entries, where = self.entries(node.func.obj, frame, depth + 1)
+            if entries:
                 rest = selector[1:] if last_name(node.func) == "items" and selector[0] == 1 else selector
-                return unique(v for _, item in table.items for v in self._select(item, rest, where, depth + 1))
+                return unique(v for _, item in entries for v in self._select(item, rest, where, depth + 1))
         if isinstance(node, t.Call) and depth < MAX_DEPTH:
             values: list[Value] = []
             for target in self.targets(node, frame, depth + 1)[:4]:

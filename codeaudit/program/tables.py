@@ -19,8 +19,12 @@ class Tables:
     def definitions(self, name: str, frame: Frame) -> tuple[list[Definition], Frame] | None:
         raise NotImplementedError
 
+    def argument(self, name: str, frame: Frame) -> tuple[t.Node, Frame] | None:
+        raise NotImplementedError
+
     def entries(self, node: t.Node, frame: Frame, depth: int) -> tuple[list[tuple[t.Node | None, t.Node]], Frame]:
         """The keys and values of a dict: as written out, and as filled in later, `REGISTRY["ppo"] = PPO`."""
+        node, frame = self._handed_over(node, frame, depth)
         table, where = self.literal(node, frame, depth)
         entries = list(table.items) if isinstance(table, t.Map) else []
         if isinstance(node, t.Name):
@@ -38,6 +42,15 @@ class Tables:
                 if isinstance(target.obj, t.Name) and target.obj.id == name
             ]
         return entries, where
+
+    def _handed_over(self, node: t.Node, frame: Frame, depth: int) -> tuple[t.Node, Frame]:
+        """What a bare parameter is, where the caller says: the caller's expression, in the caller's frame."""
+        while isinstance(node, t.Name) and depth < MAX_DEPTH and self.definitions(node.id, frame) is None:
+            argument = self.argument(node.id, frame)
+            if argument is None:
+                break
+            node, frame, depth = *argument, depth + 1
+        return node, frame
 
     def literal(self, node: t.Node, frame: Frame, depth: int = 0) -> tuple[t.Map | t.Seq | None, Frame]:
         """The dict or sequence written out for a name, and the frame to read its items in."""
