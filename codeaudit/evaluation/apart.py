@@ -22,6 +22,13 @@ SWITCH = re.compile(
     re.I,
 )
 TEST_RANK = re.compile(r"^(is_?)?(test|eval)_?(rank|worker|process|proc|actor)s?$", re.I)
+# An option that names what is played, and not how much of it.
+TEST_TASK = re.compile(
+    r"(?!.*(^|_)(num|n|count|seeds?|interval|freq\w*|episodes?|steps?|workers?|proc\w*)(_|$))"
+    r".*(^|_)(envs?|tasks?|levels?|games?|maps?|scenarios?|mazes?)(_(names?|ids?|list|set))?$",
+    re.I,
+)
+MAX_SOURCES = 60  # expressions that an environment's task is looked for in
 MODES = ("mode", "phase")  # may be a split of levels or just a name: what the factory does with it tells
 SEPARATING = re.compile(
     r"(level|distribution|background|split|theme|difficult|maze|scenario|scene|unseen|resource|video|color|distract|seen|heldout|held_out|world)",
@@ -65,7 +72,7 @@ class Environments(Makers):
         call = made.call
         if call is None:
             return False
-        if self.test_switch(call, made.frame):
+        if self.test_switch(call, made.frame) or self._named_by_test_option(call, made.frame):
             return True
         mine = self.signature(made)
         for key, (_, value) in mine.items():
@@ -228,6 +235,36 @@ class Environments(Makers):
                     ):
                         if LEVELS.search(arg.name or "") or LEVELS.search(last_name(arg.value)):
                             return True
+        return False
+
+    def _named_by_test_option(self, call: t.Call, frame: Frame) -> bool:
+        """Whether its task comes from an option that is for tests: `make(name)` for the names in `args.test_envs`."""
+        todo: list[tuple[t.Node, Frame]] = [(arg.value, frame) for arg in call.args]
+        seen: set[tuple[object, ...]] = set()
+        while todo and len(seen) < MAX_SOURCES:
+            node, where = todo.pop()
+            if (key := (id(node), *where.key)) in seen:
+                continue
+            seen.add(key)
+            if isinstance(node, t.Attr):
+                if TEST_TASK.match(node.name) and words.HELDOUT_NAME.search(node.name):
+                    return True
+                if not isinstance(node.obj, t.Name):  # `args.test_envs.split(",")`
+                    todo.append((node.obj, where))
+                continue
+            if not isinstance(node, t.Name):
+                todo.extend((child, where) for child in t.children(node))
+                continue
+            found = self.resolver.definitions(node.id, where)
+            if found is not None:
+                todo.extend((d.value, found[1]) for d in found[0])
+                continue
+            current: Frame | None = where
+            while current is not None and current.function.parameter(node.id) is None:
+                current = current.closure
+            argument = self.resolver.argument(node.id, current) if current is not None else None
+            if argument is not None:
+                todo.append(argument)
         return False
 
     def _tests_of(self, node: t.Node, frame: Frame) -> list[t.Node]:

@@ -79,14 +79,18 @@ class Classifier:
 
     def _under(self, selection: Selection, rollout: Rollout, draw: Draw, frame: Frame) -> Draw:
         """The draw with the conditions between its selection and the step."""
-        if not draw.guards >= {(id(test), held) for test, held in selection.guards}:
-            (draw,) = self.tracer._decided([draw], selection.guards, frame)
+        guards = selection.guards
+        if (other := selection.replaced) is not None:  # which of the two acts matters only where their rules differ
+            rivals = {d.rule for d in self.tracer.draws(other.node, frame, other.context, other.selector)}
+            guards = guards[:-1] if rivals == {draw.rule} else guards
+        if not draw.guards >= {(id(test), held) for test, held in guards}:
+            (draw,) = self.tracer._decided([draw], guards, frame)
         # A condition with another selection on its other side always matters: the rules may differ there.
         split = {
             id(test)
-            for test, held in selection.guards
-            for other in rollout.selections
-            if (id(test), not held) in {(id(x), h) for x, h in other.guards}
+            for test, held in guards
+            for rival in rollout.selections
+            if (id(test), not held) in {(id(x), h) for x, h in rival.guards}
         }
         decisions = tuple(replace(d, test=0) if d.test in split else d for d in draw.decisions)
         return replace(draw, decisions=decisions)

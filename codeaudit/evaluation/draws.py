@@ -10,7 +10,7 @@ from dataclasses import replace
 from codeaudit.evaluation import words
 from codeaudit.evaluation.chances import dispatch_word
 from codeaudit.evaluation.draw import Decision, Draw
-from codeaudit.evaluation.graphs import GraphFunctions
+from codeaudit.evaluation.fields import Fields
 from codeaudit.evaluation.shapes import (
     arity,
     begins_as_parameter,
@@ -33,7 +33,7 @@ MAX_DRAWS = 24
 BUDGET = 2500  # steps for one question: hostile code must not cost more
 
 
-class Tracer(GraphFunctions):
+class Tracer(Fields):
     """Follows an action back to its draws."""
 
     def draws(self, node: t.Node, frame: Frame, use: Context | None, selector: Selector = ()) -> list[Draw]:
@@ -121,10 +121,12 @@ class Tracer(GraphFunctions):
         found = self.resolver.definitions(node.id, frame)
         if found is not None and not begins_as_parameter(node.id, found[0], frame, use):
             definitions, where = found
-            draws = self._definitions(definitions, selector, where, use if where is frame else None, depth)
+            at = use if where is frame else None
+            draws = self._stored(node.id, selector, where, at, depth)
+            draws = draws or self._definitions(definitions, selector, where, at, depth)
             if not draws and "act" in node.id.lower():  # an action that is filled part by part
                 for part in where.function.flow.appended.get(node.id, [])[:MAX_DRAWS]:
-                    draws += self._trace(part, (), where, use if where is frame else None, depth + 1)
+                    draws += self._trace(part, (), where, at, depth + 1)
             if draws or frame.function.parameter(node.id) is None:
                 return draws
         function: Function | None = frame.function
@@ -134,8 +136,8 @@ class Tracer(GraphFunctions):
                 argument = self.resolver.argument(node.id, current)
                 if argument is not None:
                     given, where = argument  # as it was when the call was made
-                    at = where.function.flow.contexts.get(id(current.call)) if where is current.parent else None
-                    return self._trace(given, selector, where, at, depth + 1)
+                    called = where.function.flow.contexts.get(id(current.call)) if where is current.parent else None
+                    return self._trace(given, selector, where, called, depth + 1)
                 return []
             function = function.outer
             current = current.closure or (Frame(function) if function else None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from codeaudit.evaluation import words
+from codeaudit.evaluation.contexts import contexts
 from codeaudit.evaluation.draws import Tracer
 from codeaudit.evaluation.sites import Place
 from codeaudit.facts import tree as t
@@ -92,12 +93,18 @@ class Makers:
                 self._follow(inner, frame, names, found, depth + 1, seen)
                 if found:
                     return
+            if isinstance(node.func, t.Attr) and last_name(node.func) in ("items", "values"):
+                held = self._held(node.func.obj, frame, None)
+                for value, where in held:
+                    self._follow(value, where, (*names, last_name(node.func.obj)), found, depth + 1, seen)
+                if held:
+                    return
             if isinstance(node.func, t.Attr) and last_name(node.func) in ("unwrapped", "to", "reset", "__enter__"):
                 self._follow(node.func.obj, frame, names, found, depth + 1, seen)
                 return
             found.append(Made(node, frame, names))
         elif isinstance(node, t.Sub):
-            stored = self._stored(node, frame)
+            stored = self._held(node.obj, frame, self.evaluator.evaluate(node.index, frame))
             for value, where in stored:
                 self._follow(value, where, names, found, depth + 1, seen)
             if not stored:
@@ -165,11 +172,10 @@ class Makers:
                         found.extend(self.made(d.value, Frame(function)))
         return found
 
-    def _stored(self, node: t.Sub, frame: Frame) -> list[tuple[t.Node, Frame]]:
+    def _held(self, holder: t.Node, frame: Frame, key: Known | None) -> list[tuple[t.Node, Frame]]:
         """What a dict of environments holds under a key: `envs["test"] = make(…)`; everything where the key isn't
-        known."""
-        key = self.evaluator.evaluate(node.index, frame)
-        holder, where = node.obj, frame
+        known. One that is an object's is filled in any of its methods."""
+        where = frame
         for _ in range(4):  # a dict that is handed down
             if not isinstance(holder, t.Name) or holder.id in where.function.flow.definitions:
                 break
@@ -178,14 +184,26 @@ class Makers:
                 break
             holder, where = argument
         name = t.dotted(holder)
+        filling = [where]
+        if isinstance(holder, t.Attr) and t.dotted(holder.obj) == where.function.self_name:
+            owners = [v for v in self.resolver.types(holder.obj, where) if isinstance(v, Instance)]
+            methods = [m for o in owners for c in self.resolver.mro(o.info) for m in c.methods.values()]
+            filled = [m for m in methods if any(t.dotted(s.obj) == name for s, _, _ in m.flow.subscript_stores)]
+            filling += [f for m in filled if m is not where.function for f in contexts(m, self.resolver)[:4]]
         stores = [
-            (s.index, value) for s, value, _ in where.function.flow.subscript_stores if name and t.dotted(s.obj) == name
+            (s.index, value, inside)
+            for inside in filling
+            for s, value, _ in inside.function.flow.subscript_stores
+            if name and t.dotted(s.obj) == name
         ]
         for d in where.function.flow.definitions.get(name, ()):
             if isinstance(d.value, t.Map):
-                stores.extend((k, v) for k, v in d.value.items if k is not None)
-        exact = [v for k, v in stores if key is not None and isinstance(k, t.Const) and k.value == key.value]
-        return [(v, where) for v in (exact or [v for _, v in stores])]
+                stores.extend((k, v, where) for k, v in d.value.items if k is not None)
+        named = [s for s in stores if isinstance(s[0], t.Const)]
+        exact = [s for s in named if key is not None and s[0].value == key.value]  # type: ignore[attr-defined]
+        if key is not None and not exact and len(named) == len(stores):
+            return []
+        return [(v, inside) for _, v, inside in exact or stores]
 
     def _name(
         self,
