@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from codeaudit.program.folding import Known, Origin
-from codeaudit.program.index import Function
+from codeaudit.program.index import ClassInfo, Function
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Draw:
     value_based: bool = False
     path: tuple[tuple[str, int, str], ...] = ()  # calls entered on the way
     owner: str = ""  # the class whose policy it is
+    asked: ClassInfo | Function | None = field(default=None, repr=False)  # whose method, else what, gave the action
     sure: bool = True
     squashed: bool = False
     dispatch: str = ""  # the name of the agent that a branch is for, as the code compares it

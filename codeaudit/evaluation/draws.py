@@ -25,7 +25,7 @@ from codeaudit.program.arguments import accepts, is_abstract
 from codeaudit.program.flow import Context, Definition, Guard, Selector
 from codeaudit.program.folding import Known
 from codeaudit.program.frames import Frame, FunctionValue, Instance, LambdaValue, Library, Value
-from codeaudit.program.index import Function, last_name
+from codeaudit.program.index import ClassInfo, Function, last_name
 from codeaudit.program.reaching import reaching
 
 MAX_DEPTH = 26
@@ -352,12 +352,13 @@ class Tracer(Fields):
                 entered = True
                 for d in self._returns(value.function, selector, inner_frame, depth + 1, taken):
                     step = (frame.function.module.path, node.line, f"calls `{value.function.qualified}`")
-                    owner = d.owner or (value.receiver.info.name if isinstance(value.receiver, Instance) else "")
+                    receiver_class = value.receiver.info.name if isinstance(value.receiver, Instance) else ""
+                    owner, asked = d.owner or receiver_class, self._asked(value, d)
                     if d.rule == "network" and not d.guards and value.function.name in ("forward", "__call__", "call"):
                         d = replace(d, file=frame.function.module.path, line=node.line, function=frame.function)
                     # The outermost function is the one that was asked for an action.
                     draws.append(replace(d, path=(step, *d.path), owner=owner, sure=d.sure and sure,
-                                         through=frozenset({id(value.function)})))  # fmt: skip
+                                         asked=asked, through=frozenset({id(value.function)})))  # fmt: skip
         if draws:
             return draws
         library = next((v for v, _ in targets if isinstance(v, Library)), None)
@@ -390,6 +391,13 @@ class Tracer(Fields):
         if words.NETWORK.search(name) or words.POLICY_CALL.search(name):
             return [self._opaque(node, name, receiver, frame)]
         return self._through(node, receiver, selector, frame, use, depth)
+
+    def _asked(self, value: FunctionValue, inner: Draw) -> ClassInfo | Function:
+        """The class that was asked for an action: the outermost, or the subclass of it that its own method led to."""
+        if not isinstance(value.receiver, Instance):
+            return value.function
+        outer, last = value.receiver.info, inner.asked
+        return last if isinstance(last, ClassInfo) and outer in self.resolver.mro(last) else outer
 
     def _through(
         self, node: t.Call, receiver: t.Node | None, selector: Selector, frame: Frame, use: Context | None, depth: int

@@ -229,10 +229,18 @@ class Audit(Tools):
                 commonest = Counter((c.rule, c.provenance) for c in pool).most_common(1)[0][0]
                 pool = [c for c in pool if (c.rule, c.provenance) == commonest]
         groups: dict[tuple[Any, ...], list[Classified]] = {}
+        entered: dict[tuple[Any, ...], set[int]] = {}
         for c in pool:
             function = f.rollout.function
             agent = agent_of(c.rule, list(c.draws), self._owners(c, function), function.qualified, function.module.path)
-            groups.setdefault((c.rule, c.provenance, agent == "value_based"), []).append(c)
+            asked = {id(d.asked) for d in c.draws if d.asked is not None}
+            key: tuple[Any, ...] = (c.rule, c.provenance, agent)
+            for other in groups:  # a class acts for one agent, whatever its parts are called
+                one_kind = (other[2] == "value_based") == (agent == "value_based")
+                if other[:2] == key[:2] and one_kind and (not asked or not entered[other].isdisjoint(asked)):
+                    key = other
+            groups.setdefault(key, []).append(c)
+            entered.setdefault(key, set()).update(asked)
         return list(groups.values())
 
     def _site(self, f: Found, selection: Selection, group: list[Classified]) -> EvaluationSite:
