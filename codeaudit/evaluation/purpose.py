@@ -142,7 +142,8 @@ def _kind(
     told = names if measured and renders else [*names, stem]  # a script that trains may show what it learned
     for name in told:
         if words.TRAINING.search(name) and (
-            not measured or re.match(r"_*(train(?!er)|learn(?!er)|collect(?!or)|explore|gather|fill)", name)
+            not measured
+            or re.match(r"_*((run|do|play)_)?(train(?!er)|learn(?!er)|collect(?!or)|explore|gather|fill)", name)
         ):
             return "training", "name"
     if measured:

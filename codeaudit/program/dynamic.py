@@ -1,6 +1,6 @@
-"""Modules that are imported by a name put together at run time: `import_module(f"algorithms.{name}")`.
+"""What is chosen by a name at run time: `import_module(f"algorithms.{name}")`, `getattr(agents, args.agent)`.
 
-Which modules of the program fit the parts of the name that stand in the code; nothing is imported."""
+Which modules and members of the program fit what stands in the code; nothing is imported."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ import re
 from dataclasses import dataclass
 
 from codeaudit.facts import tree as t
-from codeaudit.program.frames import Value
+from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance, ModuleValue, Value
 from codeaudit.program.index import Module, Program, last_name
+from codeaudit.program.limits import unique
 
 IMPORTERS = ("importlib.import_module", "importlib.__import__")
 ANY = r"\w+"
 MAX_PARTS = 12  # of a name that is put together
 MAX_OPEN = 3  # parts that may be anything: more say too little, and cost too much to match
 MAX_MODULES = 200
+MAX_NAMES = 80  # of one module
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,3 +56,41 @@ def _pattern(node: t.Node, depth: int) -> str:
         if last_name(node.func) == "format":
             return ANY.join(re.escape(part) for part in re.split(r"\{[^{}]*\}", text))
     return ANY
+
+
+class Dynamic:
+    """Members of a module of which one is picked by its name."""
+
+    program: Program
+
+    def types(self, node: t.Node, frame: Frame, depth: int = 0) -> list[Value]:
+        raise NotImplementedError
+
+    def member(self, owner: Value, name: str, depth: int = 0) -> list[Value]:
+        raise NotImplementedError
+
+    def lookup_global(self, name: str, module: Module, depth: int = 0, hops: int = 0) -> list[Value]:
+        raise NotImplementedError
+
+    def picked(self, node: t.Node, frame: Frame, depth: int) -> list[Value]:
+        """What `getattr(owner, name)` and `globals()[name]` may be; nothing for any other expression."""
+        if isinstance(node, t.Sub):
+            named = isinstance(node.obj, t.Call) and last_name(node.obj.func) in ("globals", "locals")
+            return self._any_of(ModuleValue(frame.function.module), node.index, depth) if named else []
+        if not (isinstance(node, t.Call) and isinstance(node.func, t.Name) and node.func.id == "getattr"):
+            return []
+        if len(node.args) < 2:
+            return []
+        owners = self.types(node.args[0].value, frame, depth + 1)
+        return unique(v for owner in owners for v in self._any_of(owner, node.args[1].value, depth))
+
+    def _any_of(self, owner: Value, name: t.Node, depth: int) -> list[Value]:
+        if isinstance(name, t.Const) and isinstance(name.value, str):
+            return self.member(owner, name.value, depth + 1)
+        if not isinstance(owner, ModuleValue):
+            return []
+        module = owner.module
+        bound = [*module.classes, *module.imports, *module.top, *module.body.flow.definitions]
+        names = [n for n in dict.fromkeys(bound) if not n.startswith("_")][:MAX_NAMES]
+        found = unique(v for n in names for v in self.lookup_global(n, module, depth + 1))
+        return [v for v in found if isinstance(v, (ClassValue, FunctionValue, Instance))]

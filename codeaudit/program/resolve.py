@@ -12,7 +12,7 @@ from typing import TypeVar
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import Arguments, is_abstract, takes_keywords
 from codeaudit.program.callers import Callers
-from codeaudit.program.dynamic import IMPORTERS, ModuleChoice, chosen_modules
+from codeaudit.program.dynamic import IMPORTERS, Dynamic, ModuleChoice, chosen_modules
 from codeaudit.program.flow import Definition, Selector
 from codeaudit.program.frames import (
     ClassValue,
@@ -56,7 +56,7 @@ CHAINED = {
 }
 
 
-class Resolver(Arguments, Functional, Callers, Tables):
+class Resolver(Arguments, Functional, Callers, Tables, Dynamic):
     """Names to values, calls to functions."""
 
     def __init__(self, program: Program) -> None:
@@ -331,7 +331,7 @@ class Resolver(Arguments, Functional, Callers, Tables):
                 exact = [v for k, v in entries if isinstance(k, t.Const) and k.value == node.index.value]
                 values = exact or values
             return [v for item in values for v in self.types(item, where, depth + 1)]
-        return self.types(node.obj, frame, depth + 1)
+        return self.picked(node, frame, depth) or self.types(node.obj, frame, depth + 1)
 
     def _attribute(self, node: t.Attr, frame: Frame, depth: int) -> list[Value]:
         name = t.dotted(node)
@@ -400,6 +400,7 @@ class Resolver(Arguments, Functional, Callers, Tables):
             receiver = frame.receiver if isinstance(frame.receiver, Instance) else Instance(frame.function.owner)
             return [Instance(base, receiver.call, receiver.frame) for base in self.bases(frame.function.owner)]
         values.extend(self.created(node, frame, depth))
+        values.extend(self.picked(node, frame, depth))
         callee = self.by_method(node, frame, depth) or self.types(node.func, frame, depth + 1)
         for value in callee:
             if isinstance(value, ClassValue):
