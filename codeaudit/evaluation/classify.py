@@ -237,10 +237,20 @@ class Classifier:
                     return True
         return False
 
+    def _passed_below(self, origin: Origin, main: Draw) -> bool:
+        """Whether a literal stands in a call that the asked function itself makes on the way to the draw."""
+        module = self.tracer.program.modules.get(origin.file)
+        holder = function_at(module, origin.line) if module is not None else None
+        if module is None or holder is None:
+            return False
+        return any(file == origin.file and function_at(module, line) is holder for file, line, _ in main.path[1:])
+
     def _is_internal(self, decision: Decision, main: Draw, frame: Frame) -> bool:
         """A literal that the callee holds itself is no choice of the caller's."""
         origin = decision.origin
-        if origin.kind != "literal" or origin.file != main.file or main.function is frame.function:
+        if origin.kind != "literal" or main.function is frame.function:
+            return False
+        if origin.file != main.file and not self._passed_below(origin, main):
             return False
         module = self.tracer.program.modules.get(origin.file)
         # A literal on the way in is a choice, also in a script that holds everything.

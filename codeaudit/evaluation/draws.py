@@ -152,7 +152,7 @@ class Tracer(Fields):
         self, definitions: list[Definition], selector: Selector, frame: Frame, use: Context | None, depth: int
     ) -> list[Draw]:
         draws: list[Draw] = []
-        left_out = self._left_out(definitions, use, frame)
+        left_out, under = self._left_out(definitions, use, frame)
         for d, extra in reaching(definitions, use, lambda guard: self._feasible(guard, frame)):
             if d.kind == "augment":
                 more = self._trace(d.value, selector, frame, d.context, depth + 1)
@@ -164,7 +164,9 @@ class Tracer(Fields):
                 path = frame.function.module.path
                 more = [replace(x, file=path, line=d.line) if x.rule == "network" else x for x in more]
             draws.extend(self._decided(more, extra, frame))
-        return [replace(d, decisions=(*d.decisions, *left_out)) for d in draws] if left_out else draws
+        if not left_out:
+            return draws
+        return [replace(d, decisions=(*d.decisions, *left_out), guards=d.guards | under) for d in draws]
 
     def _attribute(self, node: t.Attr, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
         if node.name in ("mode", "mean") and self._is_distribution(node.obj, frame):

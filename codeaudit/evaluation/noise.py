@@ -130,9 +130,11 @@ class Noise(Chances):
         decisions = (Decision(*here, known.origin, "the noise's scale"),) if known is not None else ()
         return replace(drawn, rule="noisy", decisions=(*draw.decisions, *decisions))
 
-    def _left_out(self, definitions: list[Definition], use: Context | None, frame: Frame) -> tuple[Decision, ...]:
-        """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero."""
-        decisions = []
+    def _left_out(
+        self, definitions: list[Definition], use: Context | None, frame: Frame
+    ) -> tuple[tuple[Decision, ...], frozenset[tuple[int, bool]]]:
+        """Noise that a condition keeps away: `if sigma > 0: action += noise`, with sigma zero. And the conditions."""
+        decisions, guards = [], set()
         for d in definitions if use is not None else ():
             if use is None or d.context.order > use.order or not d.context.guards:
                 continue
@@ -143,7 +145,8 @@ class Noise(Chances):
             if origin is not None and self._noise(d.value, frame) is not None:
                 path = frame.function.module.path
                 decisions.append(Decision(path, guard[0].line, origin, "no noise is added"))
-        return tuple(decisions)
+                guards.add((id(guard[0]), not guard[1]))
+        return tuple(decisions), frozenset(guards)
 
     def _is_noisy_network(self, calls: list[t.Call], frame: Frame) -> bool:
         """Whether one of the calls runs a network with live parameter noise (NoisyNet layers in training mode)."""

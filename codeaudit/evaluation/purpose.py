@@ -59,7 +59,7 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
         for e in inside
         if id(e.call) not in selecting
     )
-    measured = _measures(rollout, inside, bound)
+    measured = _measures(rollout, inside)
     renders = any(last_name(e.call.func) == "render" for e in inside)
     resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))
     environment = last_name(rollout.environment)
@@ -385,10 +385,16 @@ def _has_gradient(function: Function, resolver: Resolver, depth: int) -> bool:
     )
 
 
-def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> bool:
+def _measures(rollout: Rollout, inside: list[CallEvent]) -> bool:
     rewards = {n for n in rollout.results if words.REWARD.search(n.split(".")[-1])}
     results = set(rollout.results)
     flow = rollout.function.flow
+    # `for seat, reward in paid.items()`: a part of what the step paid.
+    rewards |= {
+        name
+        for name, definitions in flow.definitions.items()
+        if words.REWARD.search(name) and any(d.kind == "loop" and _mentions(d.value, results) for d in definitions)
+    }
     if rewards and any(
         d.kind == "augment" and _mentions(d.value, rewards) for ds in flow.definitions.values() for d in ds
     ):
@@ -416,7 +422,6 @@ def _measures(rollout: Rollout, inside: list[CallEvent], bound: set[str]) -> boo
                 for p in t.walk(arg.value)
             ):
                 return True
-    del bound
     return any(
         isinstance(p, t.Const) and p.value in ("episode", "final_info", "episode_return", "returned_episode")
         for e in inside
