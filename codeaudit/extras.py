@@ -126,8 +126,14 @@ def _run(name: str, offered: Any, arguments: Sequence[str]) -> None:
     if not isinstance(app, typer.Typer):
         app = typer.Typer(add_completion=False, rich_markup_mode=None)
         app.command(name, context_settings={"help_option_names": ["-h", "--help"]})(_with_exit_code(offered))
-    # Its own library parses and reports usage errors (exit 2); other errors come back to `cli.main`.
-    typer.main.get_command(app).main(args=list(arguments), prog_name=f"codeaudit {name}")
+    try:
+        typer.main.get_command(app).main(args=list(arguments), prog_name=f"codeaudit {name}", standalone_mode=False)
+    except Exception as error:
+        # A usage error: Typer may bring a copy of click of its own, whose classes aren't ours.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        raise UserError(said().rstrip("."), hint=f"see `codeaudit {name} --help`") from error
 
 
 def _with_exit_code(function: Callable[..., Any]) -> Callable[..., None]:

@@ -28,9 +28,12 @@ VERDICT_LEGEND = (
 RULE_LEGEND = (
     "return: mean ± standard deviation over episodes. [low, high]: 95% interval of that one number, not adjusted. call "
     "and p: adjusted for all comparisons of their kind (Holm), so an interval may leave zero out where the call is "
-    "not_distinguishable. equivalence p: below 0.05 both are equal within the margin (TOST); not adjusted.",
+    "not_distinguishable. equivalence p: below 0.05 both are equal within the margin (TOST); not adjusted. margin: 5% "
+    "of |published − floor|, or the larger of 0.1 |floor| and 0.25 where nothing was published, unless a plan says "
+    "otherwise.",
     "cut: episodes that a step limit ended. entropy: of the policy, in nats. revisits: steps that show what their "
-    "episode has shown before.",
+    "episode has shown before. sampled_redrawn: state-dependent noise whose matrix is drawn anew every few steps, as "
+    "in training; sampled keeps one.",
 )
 FLOOR_LEGEND = (
     "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws "
