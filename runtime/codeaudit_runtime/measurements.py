@@ -15,6 +15,7 @@ from codeaudit_runtime.episodes import EpisodeRow, mean_or_none, returns_of
 from codeaudit_runtime.plan import Plan
 from codeaudit_runtime.spaces import AnyArray
 from codeaudit_runtime.statistics import (
+    ZERO,
     Call,
     Comparison,
     Estimate,
@@ -33,7 +34,7 @@ from codeaudit_runtime.statistics import (
 
 Rows = Sequence[EpisodeRow]
 ALL = LevelSet()
-GREEDY = "greedy"
+GREEDY, SAMPLED, REDRAWN = "greedy", "sampled", "sampled_redrawn"
 ARRANGEMENTS = 200  # random orders of each slot's episodes over which the first-finished mean is taken
 
 
@@ -54,6 +55,9 @@ class Summary:
     levels: int | None = None  # distinct levels among the episodes, where the environment tells levels
     effective_levels: float | None = None  # Kish
     sem_levels: float | None = None  # clustered by level: for a statement about the generator, not about these levels
+    noise_draws: int | None = (
+        None  # noise matrices, where one serves all episodes of a slot: errors are clustered by it
+    )
 
 
 @dataclass(frozen=True)
@@ -140,10 +144,11 @@ class CheckpointMeasurement:
     margin: float  # of the comparisons between rules and with the published value, in raw return
 
 
-def summary_of(rows: Rows, plan: Plan) -> Summary:
+def summary_of(rows: Rows, plan: Plan, noise_kept: bool = False) -> Summary:
+    """`noise_kept`: one noise matrix served all episodes of a slot, so that these aren't independent of each other."""
     returns = returns_of(rows)
-    estimate = estimate_from_values(returns)
-    low, high = bootstrap_interval(returns, resamples=plan.resamples, seed=plan.bootstrap_seed)
+    estimate = _estimate(returns, rows, noise_kept)
+    low, high = _interval(returns, rows, noise_kept, plan)
     levels = [row.level for row in rows if row.level is not None]
     counts = list(Counter(levels).values()) if len(levels) == len(rows) else []
     return Summary(
@@ -160,7 +165,26 @@ def summary_of(rows: Rows, plan: Plan) -> Summary:
         levels=len(counts) or None,
         effective_levels=kish_effective_n(counts) if counts else None,
         sem_levels=estimate_from_clusters(returns, levels).sem if counts else None,
+        noise_draws=len(set(map(_noise_of, rows))) if noise_kept else None,
     )
+
+
+def _noise_of(row: EpisodeRow) -> tuple[str, int, int]:
+    return row.level_set, row.draw, row.slot
+
+
+def _estimate(values: AnyArray, rows: Rows, noise_kept: bool) -> Estimate:
+    return estimate_from_clusters(values, list(map(_noise_of, rows))) if noise_kept else estimate_from_values(values)
+
+
+def _interval(values: AnyArray, rows: Rows, noise_kept: bool, plan: Plan) -> tuple[float, float]:
+    """Percentile bootstrap of the mean over episodes, or over the means of those that share their noise."""
+    if noise_kept:
+        shared: dict[tuple[str, int, int], list[float]] = {}
+        for row, value in zip(rows, values, strict=True):
+            shared.setdefault(_noise_of(row), []).append(float(value))
+        values = np.array([np.mean(group) for group in shared.values()])
+    return bootstrap_interval(values, resamples=plan.resamples, seed=plan.bootstrap_seed)
 
 
 def measure_checkpoints(checkpoints: Sequence[CheckpointRows], plan: Plan) -> tuple[CheckpointMeasurement, ...]:
@@ -181,7 +205,10 @@ def published_margin(published: Published | None, floor: float, plan: Plan) -> f
 def _measure_one(rows: CheckpointRows, plan: Plan) -> CheckpointMeasurement:
     floor = estimate_from_values(returns_of(rows.floor))
     margin = published_margin(rows.published, floor.mean, plan)
-    rules = tuple(_measure_rule(rule, own, floor, rows.published, margin, plan) for rule, own in rows.rules.items())
+    kept = {rule for rule in rows.rules if rule == SAMPLED and REDRAWN in rows.rules}
+    rules = tuple(
+        _measure_rule(rule, own, floor, rows.published, margin, plan, rule in kept) for rule, own in rows.rules.items()
+    )
     names = list(rows.rules)
     return CheckpointMeasurement(
         rows=rows,
@@ -189,7 +216,16 @@ def _measure_one(rows: CheckpointRows, plan: Plan) -> CheckpointMeasurement:
         floor=RuleMeasurement("uniform_random", summary_of(rows.floor, plan)),
         references=tuple(_measure_rule(name, own, floor, None, margin, plan) for name, own in rows.references.items()),
         pairs=tuple(
-            _measure_pair(names[0], other, rows.rules[names[0]], rows.rules[other], margin, plan) for other in names[1:]
+            _measure_pair(
+                names[0],
+                other,
+                rows.rules[names[0]],
+                rows.rules[other],
+                margin,
+                plan,
+                not kept.isdisjoint((names[0], other)),
+            )
+            for other in names[1:]
         ),
         first_finished=tuple(
             found for rule, own in rows.rules.items() if (found := first_finished(rule, own, plan)) is not None
@@ -203,14 +239,22 @@ def _against(estimate: Estimate, reference: Estimate, margin: float) -> Against:
 
 
 def _measure_rule(
-    rule: str, rows: Rows, floor: Estimate, published: Published | None, margin: float, plan: Plan
+    rule: str,
+    rows: Rows,
+    floor: Estimate,
+    published: Published | None,
+    margin: float,
+    plan: Plan,
+    noise_kept: bool = False,
 ) -> RuleMeasurement:
-    estimate = estimate_from_values(returns_of(rows))
+    estimate = _estimate(returns_of(rows), rows, noise_kept)
     own_margin = floor_margin(floor.mean, plan.floor_margin_relative, plan.floor_margin_absolute)
     printed = None
     if published is not None:
         printed = _against(estimate, estimate_from_summary(published.mean, published.std, published.episodes), margin)
-    return RuleMeasurement(rule, summary_of(rows, plan), _against(estimate, floor, own_margin), None, printed)
+    return RuleMeasurement(
+        rule, summary_of(rows, plan, noise_kept), _against(estimate, floor, own_margin), None, printed
+    )
 
 
 def paired_rows(first: Rows, second: Rows) -> list[tuple[EpisodeRow, EpisodeRow]]:
@@ -220,23 +264,26 @@ def paired_rows(first: Rows, second: Rows) -> list[tuple[EpisodeRow, EpisodeRow]
     return [(row, partners[key]) for row, key in zip(first, keys, strict=True) if key in partners]
 
 
-def _measure_pair(first: str, second: str, a: Rows, b: Rows, margin: float, plan: Plan) -> PairedMeasurement:
+def _measure_pair(
+    first: str, second: str, a: Rows, b: Rows, margin: float, plan: Plan, noise_kept: bool = False
+) -> PairedMeasurement:
     pairs = paired_rows(a, b)
+    own = [one for one, _ in pairs]
     differences = np.array([one.total - other.total for one, other in pairs])
     revisits = np.array([one.revisits - other.revisits for one, other in pairs])
-    zero = Estimate(0.0, 0.0, 0.0, 0)
-    low, high = bootstrap_interval(differences, resamples=plan.resamples, seed=plan.bootstrap_seed)
+    estimate = _estimate(differences, own, noise_kept)
+    low, high = _interval(differences, own, noise_kept, plan)
     return PairedMeasurement(
         first=first,
         second=second,
-        returns=paired(differences),
+        returns=welch(estimate, ZERO),
         low=low,
         high=high,
         adjusted_p=math.nan,
-        equivalence_p=tost_p(estimate_from_values(differences), zero, margin),
+        equivalence_p=tost_p(estimate, ZERO, margin),
         margin=margin,
         revisits=paired(revisits),
-        revisits_equivalence_p=tost_p(estimate_from_values(revisits), zero, plan.loops_margin),
+        revisits_equivalence_p=tost_p(estimate_from_values(revisits), ZERO, plan.loops_margin),
         differences=tuple(map(float, differences)),
     )
 

@@ -21,6 +21,7 @@ TESTS: Mapping[str, str] = {
     "Welch's t, Holm over the entry's checkpoints, for greedy and for the other rules",
     "rule_matters": "t test of differences paired by draw, slot and index, Holm over the entry's checkpoints",
     "above_floor": "Welch's t against the floor's episodes, Holm over the entry's checkpoints and rules, else TOST",
+    "kept_noise": "where one noise matrix serves all episodes of a slot, errors are clustered by it",
     "greedy_loops": "t test of paired differences of revisit shares, where any rule revisits an observation",
     "first_finished_bias": "percentile bootstrap over slots of first-finished mean minus balanced mean, where each "
     "slot plays two episodes or more",

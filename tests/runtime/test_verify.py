@@ -138,6 +138,23 @@ def test_pairing_removes_what_the_episodes_share() -> None:
     assert pair.returns.se < 0.1 and pair.returns.difference == pytest.approx(1.0)
 
 
+def test_one_noise_matrix_for_a_slot_makes_its_episodes_one_draw() -> None:
+    """Sixteen matrices that differ and hardly any noise beside them: the error is that of sixteen values."""
+    own = np.tile(normal(0, 50, 16, seed=5), 16)
+    sampled = 100 + own + normal(0, 1, 256, seed=6)
+    rows = agent(normal(100, 1), sampled)
+    kept = replace(rows, rules={**rows.rules, "sampled_redrawn": rows_of("sampled_redrawn", normal(100, 1))})
+    independent = measure_checkpoints([rows], PLAN)[0].rules[1].summary
+    clustered = measure_checkpoints([kept], PLAN)[0]
+    summary, pair = clustered.rules[1].summary, clustered.pairs[0]
+    assert summary.noise_draws == 16 and independent.noise_draws is None
+    assert summary.mean == pytest.approx(independent.mean)
+    assert summary.sem == pytest.approx(sampled.reshape(16, 16).mean(axis=0).std(ddof=1) / 4)
+    assert summary.high - summary.low > 3 * (independent.high - independent.low)
+    assert pair.returns.df == 15 and pair.high - pair.low > 3 * (independent.high - independent.low)
+    assert clustered.rules[0].summary.noise_draws is None  # the greedy rule draws no noise
+
+
 def test_above_floor_calls() -> None:
     both = verify(agent(normal(100, 10), normal(80, 10, seed=1)), ("above_floor", ""))
     assert [rule.call for rule in both.measurement.rules] == ["above", "above"]

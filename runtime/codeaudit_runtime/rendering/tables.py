@@ -136,6 +136,12 @@ def comparison_lines(one: CheckpointMeasurement) -> list[str]:
         f"{item.bias:+.3g} [{item.low:.3g}, {item.high:.3g}] against balanced episodes"
         for item in one.first_finished
     ]
+    lines += [
+        f"{rule.rule}: {rule.summary.episodes} episodes under {rule.summary.noise_draws} noise matrices, one a slot "
+        "and draw; its errors are clustered by them"
+        for rule in one.rules
+        if rule.summary.noise_draws is not None
+    ]
     lines += [_levels_line(rule) for rule in (*one.rules, one.floor) if rule.summary.levels is not None]
     return lines
 
