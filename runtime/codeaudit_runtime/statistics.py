@@ -63,8 +63,9 @@ def estimate_from_clusters(values: Numbers, clusters: Sequence[Hashable]) -> Est
     2015, eq. 11).
     """
     array = np.asarray(values, dtype=np.float64)
-    labels, index = np.unique(np.array([hash(cluster) for cluster in clusters]), return_inverse=True)
-    groups = len(labels)
+    order: dict[Hashable, int] = {}  # by first appearance: a hash would order texts differently in every process
+    index = [order.setdefault(cluster, len(order)) for cluster in clusters]
+    groups = len(order)
     if groups < 2:
         return Estimate(float(array.mean()), math.nan, 0.0, len(array))
     sums = np.bincount(index, weights=array - array.mean(), minlength=groups)

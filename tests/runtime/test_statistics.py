@@ -112,6 +112,13 @@ def test_clustered_error_is_statsmodels() -> None:
     assert estimate_from_clusters(values, clusters).sem == pytest.approx(float(fitted.bse[0]))
 
 
+def test_clusters_are_summed_in_one_order_whatever_they_are_called() -> None:
+    values = RNG.normal(size=600)
+    numbers = [index % 40 for index in range(600)]
+    named = [("set", str(number)) for number in numbers]  # the hash of a text differs from process to process
+    assert estimate_from_clusters(values, named) == estimate_from_clusters(values, numbers)
+
+
 def test_kish() -> None:
     assert kish_effective_n([1] * 10) == 10
     assert kish_effective_n([9, 1]) == pytest.approx(100 / 82)
