@@ -17,8 +17,8 @@ from codeaudit.evaluation.shapes import (
     centred,
     common_prefix,
     is_environment,
-    is_made_by_class,
     is_object_call,
+    is_own_method,
 )
 from codeaudit.facts import tree as t
 from codeaudit.program.arguments import accepts, is_abstract
@@ -436,8 +436,10 @@ class Tracer(Fields):
                 out.append((value, True))
         if not isinstance(node.func, t.Attr):
             return out
-        made = all(isinstance(v, Library) and v.call is not None and not is_made_by_class(v.call) for v, _ in out)
-        opaque = made and words.POLICY_METHOD.search(node.func.name) and not self._has_model(node.func.name, out)
+        made = all(isinstance(v, Library) and v.call is not None and not is_own_method(v) for v, _ in out)
+        name = node.func.name
+        telling = words.POLICY_METHOD.search(name) or words.says_evaluation(name)
+        opaque = made and telling and not self._has_model(name, out)
         if out and not opaque:
             return out
         if not out and any(not isinstance(v, Library) for v in self.resolver.types(node.func.obj, frame)):

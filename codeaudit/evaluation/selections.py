@@ -246,6 +246,8 @@ class Selections:
             return False
         if words.POLICY_CALL.search(name) or words.NETWORK.search(name):
             return True
+        if receiver is not None and words.says_evaluation(name) and self.resolver.program.methods_by_name.get(name):
+            return True  # `agent.test_step(observations)`, whoever the agent is
         return self._reaches_code(call, function)
 
     def _unheard_of(self, call: t.Call, function: Function) -> bool:

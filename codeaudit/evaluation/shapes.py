@@ -34,9 +34,11 @@ def is_object_call(node: t.Call, library: Library) -> bool:
     return library.name.rpartition(".")[2] == made and made[:1].isupper()
 
 
-def is_made_by_class(call: t.Call) -> bool:
-    """Whether a library's object was made by its class (`Sequential(…)`), and not loaded from somewhere."""
-    return last_name(call.func)[:1].isupper()
+def is_own_method(method: Library) -> bool:
+    """Whether it is a method of an object that a library's class made (`Sequential(…).predict`): not of something that
+    was loaded, nor of what such an object holds."""
+    made = last_name(method.call.func) if method.call is not None else ""
+    return made[:1].isupper() and method.name.split(".")[-2:-1] == [made]
 
 
 def centred(node: t.Call, name: str) -> tuple[t.Node, t.Node] | None:
