@@ -16,6 +16,8 @@ from codeaudit.evaluation.shapes import (
     begins_as_parameter,
     centred,
     common_prefix,
+    gives,
+    is_called,
     is_environment,
     is_object_call,
     is_own_method,
@@ -334,6 +336,11 @@ class Tracer(Fields):
             return built
         targets = self._targets(node, frame)
         taken = arity(node, frame.function) if selector else None
+        if taken is not None and not any(sure for _, sure in targets):
+            # Guesses by a name: those that give as many things as the call takes apart, where there are such.
+            targets = [
+                (v, s) for v, s in targets if isinstance(v, FunctionValue) and gives(v.function, taken)
+            ] or targets
         draws: list[Draw] = []
         entered = False
         for value, sure in targets:
@@ -450,6 +457,7 @@ class Tracer(Fields):
         ]  # fmt: skip
         if node.func.name in words.CONVERSIONS or len(candidates) > 40:
             return out
+        candidates = [f for f in candidates if is_called(f, last_name(node.func.obj))] or candidates
         here = frame.function.module.path.split("/")
         candidates.sort(key=lambda f: (-common_prefix(here, f.module.path.split("/")), f.module.path, f.node.line))
         return [(FunctionValue(f, Instance(f.owner) if f.owner else None), False) for f in candidates[:10]] or out

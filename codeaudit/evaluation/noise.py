@@ -63,12 +63,18 @@ class Noise(Chances):
             return None
         if isinstance(node, t.Name):
             found = self.resolver.definitions(node.id, frame)
-            if found:
-                for d in found[0]:
-                    if d.kind == "assign":
-                        noise = self._noise(d.value, found[1], depth + 1)
-                        if noise is not None:
-                            return noise
+            kept_away: Known | None = None
+            for d in found[0] if found else ():
+                noise = self._noise(d.value, found[1], depth + 1) if found and d.kind == "assign" else None
+                if noise is None:
+                    continue
+                shut = [g for g in d.context.guards if self._feasible(g, frame) is False]
+                if not shut:
+                    return noise
+                origin = self.evaluator.holds(shut[0], frame)[1]
+                kept_away = Known(0.0, origin) if origin is not None else None
+            if kept_away is not None:  # `if training: noise = …, else: noise = 0`
+                return kept_away
             return True if words.NOISE_NAME.search(node.id) and found else None
         if isinstance(node, t.Attr) and words.NOISE_NAME.search(node.name):
             return True

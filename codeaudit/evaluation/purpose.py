@@ -64,7 +64,8 @@ def use_of(rollout: Rollout, all_in_function: list[Rollout], resolver: Resolver)
     resets = _resets(rollout, _learning_loop(inside, function) or region, inside_only=updates or bool(beside))
     environment = last_name(rollout.environment)
     marked = bool(words.HELDOUT_NAME.search(environment)) or bool(re.match(r"(test|eval|valid)", environment, re.I))
-    kind, named = _kind(rollout, stored, weak, updates, measured, renders, marked, region is None)
+    called = bool(resolver.callers(function))  # nothing in a program calls a unit test
+    kind, named = _kind(rollout, stored, weak, updates, measured, renders, marked, region is None, called)
     return Use(kind, stored, updates, measured, renders, resets, bool(beside), named)
 
 
@@ -77,14 +78,14 @@ def _kind(
     renders: bool,
     marked: bool,
     loopless: bool,
+    called: bool,
 ) -> tuple[str, str]:
     function = rollout.function
     path = function.module.path
     stem = path.rpartition("/")[2].rpartition(".")[0]
     learning = stored or updates
-    if words.UNIT_TEST.search(path) and (
-        function.name.lower().startswith("test") or function.name == "<module>" or "/tests/" in f"/{path}"
-    ):
+    tested = (function.name.lower().startswith("test") and not called) or function.name == "<module>"
+    if words.UNIT_TEST.search(path) and (tested or "/tests/" in f"/{path}"):
         return "none", "unit test"
     if words.LEARNED_MODEL.search(last_name(rollout.environment)):
         return "none", "a learned model"

@@ -20,6 +20,20 @@ def arity(call: t.Call, function: Function) -> int | None:
     return None
 
 
+def is_called(function: Function, name: str) -> bool:
+    """Whether a method's class, or a base of it, is called what the code calls the object: `policy`, `ActorPolicy`."""
+    word = name.strip("_").lower().replace("_", "")
+    if function.owner is None or len(word) < 4 or word == "agent":  # anything that acts may be called an agent
+        return False
+    names = [function.owner.name, *(last_name(base) for base in function.owner.node.bases)]
+    return any(word in n.lower() for n in names)
+
+
+def gives(function: Function, count: int) -> bool:
+    """Whether a function has a return that is written out as so many things."""
+    return any(isinstance(e.value, t.Seq) and len(e.value.items) == count for e in function.flow.returns)
+
+
 def begins_as_parameter(name: str, definitions: list[Definition], frame: Frame, use: Context | None) -> bool:
     """A parameter that is bound again only after this use (`x = tanh(x)` reads the parameter)."""
     if use is None or frame.function.parameter(name) is None:

@@ -146,10 +146,12 @@ class Evaluator(Folding):
             if known is None:
                 return None
             known = self._computed(known, d.value, frame, d.line)
-            for guard in extra:  # chosen under a condition that an option decided
+            for guard in extra:  # whoever decided the condition chose this constant
                 _, origin = self.holds(guard, frame)
                 if origin is not None and origin.kind == "option":
                     known = Known(known.value, Origin("option", origin.file, origin.line, origin.name))
+                elif origin is not None and known.origin.kind == "literal":
+                    known = Known(known.value, origin)
             values.append(known)
         if not values or any(v.value != values[0].value for v in values):
             return None
