@@ -241,6 +241,28 @@ SMALL = {
         "        return action\n",
         "sampled",
     ),
+    "noise that another branch would bring": (
+        "import numpy as np\n\n\nclass Agent:\n    def act(self, obs, training=False):\n"
+        "        if training:\n            noise = 0.1 * np.random.randn(2)\n        else:\n            noise = 0.0\n"
+        "        return np.clip(self.actor(obs) + noise, -1, 1)\n",
+        "greedy",
+    ),
+    "a temperature that a flag sets to zero": (
+        "class Agent:\n    def act(self, obs, training=False):\n"
+        "        if training:\n            temperature = 1.0\n        else:\n            temperature = 0.0\n"
+        "        dist = self.actor(obs, temperature=temperature)\n        return dist.sample(seed=self.key)\n",
+        "greedy",
+    ),
+    "a draw around the action at a fixed scale": (
+        "import numpy as np\n\n\nclass Agent:\n    def act(self, obs):\n"
+        "        mean = self.actor(obs)\n        return np.random.normal(mean, 0.1)\n",
+        "noisy",
+    ),
+    "a draw around the action at the network's own scale": (
+        "import numpy as np\n\n\nclass Agent:\n    def act(self, obs):\n"
+        "        mean, std = self.actor(obs)\n        return np.random.normal(mean, std)\n",
+        "sampled",
+    ),
     "a branch that the call's own literal rules out": (
         "from torch.distributions import Normal\n\n\nclass Noisy:\n    def act(self, obs):\n"
         "        return Normal(self.mean(obs), 1.0).sample()\n\n\nclass Mean:\n    def __init__(self, policy):\n"
@@ -271,3 +293,31 @@ def test_a_step_through_a_helper_that_converts_the_action(tree: Path, tmp_path: 
     )
     (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
     assert (site["line"], site["rule"], site["provenance"]) == (14, "greedy", "explicit")
+
+
+def test_a_script_called_like_a_unit_test(tree: Path, tmp_path: Path) -> None:
+    """Nothing in a program calls a unit test; a function that the script calls measures."""
+    source = EVALUATE.format(argument="")
+    (tree / "evaluate.py").unlink()
+    (tree / "test_agent.py").write_text(
+        source.replace("def evaluate(", "def test_model(").replace("evaluate(", "test_model(")
+    )
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert (site["file"], site["function"]) == ("test_agent.py", "test_model")
+
+
+def test_a_guess_gives_what_the_call_takes_apart(tree: Path, tmp_path: Path) -> None:
+    """The policy comes from nowhere; of the methods of that name one gives two things."""
+    (tree / "agent.py").write_text(
+        "class Heads:\n    def forward(self, obs):\n        return self.head(obs)\n\n\n"
+        "class Model:\n    def forward(self, obs):\n        dist = self.dist(obs)\n"
+        "        return dist.sample(), self.value(obs)\n"
+    )
+    (tree / "evaluate.py").write_text(
+        "import gym\n\n\ndef evaluate(policy, env):\n    obs, done, total = env.reset(), False, 0.0\n"
+        "    while not done:\n        action, value = policy.forward(obs)\n"
+        "        obs, reward, done, _ = env.step(action)\n        total += reward\n    return total\n\n\n"
+        "print('return', evaluate(None, gym.make('CartPole-v1')))\n"
+    )
+    (site,) = scanned(str(tree), tmp_path / "cache")["sites"]
+    assert (site["rule"], site["sink"]["line"]) == ("sampled", 9)
