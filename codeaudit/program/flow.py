@@ -209,6 +209,9 @@ class _Builder:
                     self.bind(item, value, (*selector, at), kind, context, statement)
             return
         if isinstance(target, t.Sub):
+            for step in selector:  # `out["action"], out["value"] = policy(obs)`: its part of what comes back
+                if isinstance(step, int):
+                    value = t.Sub(value.line, value, t.Const(value.line, step))
             self.flow.subscript_stores.append((target, value, context))
             self.expression(target.index, context, statement)
             return

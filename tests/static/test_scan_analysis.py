@@ -241,6 +241,12 @@ SMALL = {
         "        return action\n",
         "sampled",
     ),
+    "a field that takes its part of a tuple": (
+        "class Agent:\n    def _both(self, obs):\n        dist = self.dist(obs)\n"
+        "        return dist.probs.argmax(), dist.sample()\n\n    def act(self, obs):\n        out = {}\n"
+        "        out['best'], out['action'] = self._both(obs)\n        return out['action']\n",
+        "sampled",
+    ),
     "noise that another branch would bring": (
         "import numpy as np\n\n\nclass Agent:\n    def act(self, obs, training=False):\n"
         "        if training:\n            noise = 0.1 * np.random.randn(2)\n        else:\n            noise = 0.0\n"
