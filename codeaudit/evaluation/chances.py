@@ -12,6 +12,8 @@ from codeaudit.program.reaching import reaching
 from codeaudit.program.resolve import Resolver
 from codeaudit.program.values import Evaluator
 
+MAX_STEPS = 12  # from a name to the random number that it holds
+
 
 class Chances:
     """Conditions that compare an amount with a random number."""
@@ -82,19 +84,21 @@ class Chances:
                             return inner
         return None
 
-    def _is_random(self, node: t.Node, frame: Frame) -> bool:
+    def _is_random(self, node: t.Node, frame: Frame, depth: int = 0) -> bool:
+        if depth > MAX_STEPS:  # `x = x.numpy()` leads to itself
+            return False
         if isinstance(node, t.Call):
             name = last_name(node.func)
             if name in words.CONVERSIONS and isinstance(node.func, t.Attr):
-                return self._is_random(node.func.obj, frame)
+                return self._is_random(node.func.obj, frame, depth + 1)
             return name in words.RANDOM_CALLS
         if isinstance(node, t.Name):
             found = self.resolver.definitions(node.id, frame)
             return found is not None and any(
-                isinstance(d.value, t.Call) and self._is_random(d.value, frame) for d in found[0]
+                isinstance(d.value, t.Call) and self._is_random(d.value, frame, depth + 1) for d in found[0]
             )
         if isinstance(node, t.Sub):
-            return self._is_random(node.obj, frame)
+            return self._is_random(node.obj, frame, depth + 1)
         return False
 
     def _expanded(self, node: t.Node, frame: Frame, use: Context | None) -> list[tuple[t.Node, Frame]]:

@@ -14,7 +14,9 @@ from codeaudit.program.frames import Frame, Instance, Library
 from codeaudit.program.index import ClassInfo, Function, last_name
 from codeaudit.program.resolve import Resolver
 
-STEPPING = {"step", "act", "step_async", "env_step", "take_action", "step_env", "batch_step", "vector_step"}
+STEPPING = {
+    "step", "act", "step_async", "env_step", "take_action", "step_env", "batch_step", "vector_step", "execute",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

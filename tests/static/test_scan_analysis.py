@@ -241,6 +241,12 @@ SMALL = {
         "        return action\n",
         "sampled",
     ),
+    "a number that is converted under its own name": (
+        "import numpy as np\n\n\nclass Agent:\n    def act(self, obs):\n        chance = self.chance(obs)\n"
+        "        chance = chance.numpy()\n        if chance < self.limit:\n"
+        "            return self.other(obs).argmax()\n        return self.network(obs).argmax()\n",
+        "greedy",
+    ),
     "a field that takes its part of a tuple": (
         "class Agent:\n    def _both(self, obs):\n        dist = self.dist(obs)\n"
         "        return dist.probs.argmax(), dist.sample()\n\n    def act(self, obs):\n        out = {}\n"
