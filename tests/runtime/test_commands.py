@@ -166,6 +166,15 @@ def test_seeds_change_the_numbers_and_repeat_them(run: Any) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_what_a_file_is_called_changes_no_number(run: Any, cartpole_agent: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another-name.zip"
+    other.write_bytes(cartpole_agent.read_bytes())
+    options = ["--env", "CartPole-v1", "--rule", "sampled", "--format", "json", *FAST]
+    reports = [json.loads(run("evaluate", str(path), *options)[1]) for path in (cartpole_agent, other)]
+    first, second = (report["checkpoints"][0] for report in reports)
+    assert first["id"] != second["id"] and first["rules"] == second["rules"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
