@@ -127,8 +127,7 @@ class Tracer(Fields):
             draws = self._stored(node.id, selector, where, at, depth)
             draws = draws or self._definitions(definitions, selector, where, at, depth)
             if not draws and "act" in node.id.lower():  # an action that is filled part by part
-                for part in where.function.flow.appended.get(node.id, [])[:MAX_DRAWS]:
-                    draws += self._trace(part, (), where, at, depth + 1)
+                draws = self._appended(node.id, where, depth)
             if draws or frame.function.parameter(node.id) is None:
                 return draws
         function: Function | None = frame.function

@@ -11,6 +11,7 @@ from codeaudit.program.index import Function
 
 MAX_HELPERS = 4  # that one function hands a result to
 MAX_HEIGHT = 3  # helpers within helpers
+MAX_PARTS = 24  # of a list that is filled part by part
 
 
 class Fields(GraphFunctions):
@@ -47,6 +48,16 @@ class Fields(GraphFunctions):
                 parameter = self._parameter_of(call, position, inner) if inner is not None else ""
                 if inner is not None and parameter:
                     draws += self._stored_in(parameter, selector, inner, None, depth + 1, height + 1)
+        return draws
+
+    def _appended(self, name: str, frame: Frame, depth: int) -> list[Draw]:
+        """The draws of a list's parts, each under the conditions that it is put in under."""
+        draws: list[Draw] = []
+        parts = {id(part) for part in frame.function.flow.appended.get(name, [])[:MAX_PARTS]}
+        for event in frame.function.flow.calls if parts else ():
+            if event.call.args and id(event.call.args[0].value) in parts:
+                found = self._trace(event.call.args[0].value, (), frame, event.context, depth + 1)
+                draws += self._decided(found, event.context.guards, frame)
         return draws
 
     def _parameter_of(self, call: t.Call, position: int, inner: Frame) -> str:

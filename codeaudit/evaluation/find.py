@@ -220,6 +220,8 @@ class Audit(Tools):
     def _groups(self, classified: list[Classified], f: Found) -> list[list[Classified]]:
         """One group per rule and chooser that can really differ; guesses by name never make a further site."""
         sure = [c for c in classified if c.sure and c.rule != "unknown"]
+        if all(c.rule == "uniform_random" for c in sure):
+            sure = []  # a random player that is certain doesn't stand for an agent that is guessed
         pool = sure or [c for c in classified if c.rule != "unknown"] or classified
         if not sure:
             # Guesses by a method's name: a few candidates are listed, of many the commonest stands for all.

@@ -37,7 +37,12 @@ PROVENANCE = {
     "unknown": "whose choice unknown",
 }
 PROCEDURE = {"in_loop": "in-loop", "fixed_checkpoint": "fixed checkpoint", "unknown": "procedure unknown"}
-ROLE = {"heldout": "held-out", "same_env": "same environment", "demo": "demo", "unknown": "role unknown: nobody here passes the environment"}
+ROLE = {
+    "heldout": "held-out",
+    "same_env": "same environment",
+    "demo": "demo",
+    "unknown": "role unknown: nobody here passes the environment",
+}
 
 _PLACES = (
     ("default_site", "the default that decides"),

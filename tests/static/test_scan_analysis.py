@@ -247,6 +247,13 @@ SMALL = {
         "            return self.other(obs).argmax()\n        return self.network(obs).argmax()\n",
         "greedy",
     ),
+    "actions put into a list by the throw of a die": (
+        "import numpy as np\n\n\nclass Agent:\n    def act(self, obs):\n        best = self.q(obs).argmax(1)\n"
+        "        actions = []\n        for i in range(len(best)):\n            if np.random.random() > 0.05:\n"
+        "                actions.append(best[i])\n            else:\n"
+        "                actions.append(np.random.randint(0, 4))\n        return actions\n",
+        "epsilon_greedy",
+    ),
     "a field that takes its part of a tuple": (
         "class Agent:\n    def _both(self, obs):\n        dist = self.dist(obs)\n"
         "        return dist.probs.argmax(), dist.sample()\n\n    def act(self, obs):\n        out = {}\n"
