@@ -134,11 +134,11 @@ def test_the_command_trains_and_says_what_is_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_the_kept_checkpoints_are_small_and_whole(encoder: str) -> None:
     folder = Path(__file__).resolve().parents[2] / "fixtures" / "checkpoints"
-    (path,) = folder.glob(f"miner-{encoder}-*.safetensors")
+    (path,) = folder.glob(f"starpilot-{encoder}-*.safetensors")
     content = path.read_bytes()
     header = header_metadata(content, path.name)
     assert len(content) < 2_000_000
-    assert (header["env"], header["precision"]) == ("procgen/miner", "float16")
+    assert (header["env"], header["precision"]) == ("procgen/starpilot", "float16")
     assert ProcgenRecipe(**{**json.loads(header["recipe"]), "train_levels": (0, 200), "heldout_levels": (1000, 100)})
     images = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
     checkpoint = checkpoint_from_bytes(content, path.name, "")
