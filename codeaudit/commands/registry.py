@@ -103,7 +103,13 @@ def validate(files: tuple[Path, ...], folders: tuple[Path, ...], quiet: bool) ->
     """
     from codeaudit.registry import entry_files, read_entry, registry_folders
 
-    paths = files or tuple(entry_files(registry_folders(folders)).values())
+    named = [path for file in files for path in (sorted(file.glob("*.yaml")) if file.is_dir() else [file])]
+    for file in files:
+        if not file.exists():
+            raise UserError(f"{printable(str(file))}: there is no such file", hint="name entries or folders of them")
+        if file.is_dir() and not any(file.glob("*.yaml")):
+            raise UserError(f"{printable(str(file))}: there is no *.yaml entry in it", hint="name entries or folders")
+    paths = tuple(named) if files else tuple(entry_files(registry_folders(folders)).values())
     wrong = 0
     for path in paths:
         _, problems = read_entry(path)

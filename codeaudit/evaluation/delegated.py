@@ -19,6 +19,7 @@ from codeaudit.program.frames import ClassValue, Frame, FunctionValue, Instance,
 from codeaudit.program.index import ClassInfo, Function, last_name
 from codeaudit.program.libraries import LibraryCall, Slot
 
+ACTING = ("step", "act", "select_action", "predict")  # methods that a library calls for an action
 PROVENANCE = {"literal": "explicit", "default": "inherited_default", "option": "config", "mode": "hard_coded"}
 
 
@@ -195,6 +196,12 @@ def _evaluation_site(audit: Tools, model: LibraryCall, event: CallEvent, functio
     return site
 
 
+def _why_unknown(model: LibraryCall) -> str:
+    if model.parameter is not None:
+        return f"the value of `{model.parameter.name}` isn't known"
+    return "the program's own agent acts there, in a mode that the library sets"
+
+
 def _policy_rule(audit: Tools, model: LibraryCall, call: t.Call, frame: Frame) -> tuple[str, str, Origin | None]:
     """The rule that the agent itself carries, as the library's evaluator leaves it."""
     policy = slot_of(audit, call, model.policy, frame)
@@ -210,6 +217,9 @@ def _policy_rule(audit: Tools, model: LibraryCall, call: t.Call, frame: Frame) -
                 known = audit.evaluator.evaluate(arg.value, frame)
                 if known is not None:
                     return ("greedy" if known.value else "sampled"), PROVENANCE[known.origin.kind], known.origin
+    own = [v for v in (audit.resolver.types(*policy) if policy is not None else []) if isinstance(v, Instance)]
+    if any(audit.resolver.method(v.info, name) is not None for v in own for name in ACTING):
+        return "unknown", "unknown", None  # the program's own agent decides, in a mode that the library sets
     agent = agent_of("greedy", [], _names(audit, model, call, frame), "", frame.function.module.path)
     return ("sampled" if agent == "policy_gradient" else "greedy"), "framework_default", None
 
@@ -303,9 +313,7 @@ def _site(
         role=role,  # type: ignore[arg-type]
         confidence="high" if rule != "unknown" else "low",
         evidence=tuple(evidence),
-        unknown=""
-        if rule != "unknown"
-        else f"the value of `{model.parameter.name if model.parameter else ''}` isn't known",
+        unknown=_why_unknown(model) if rule == "unknown" else "",
         epsilon=model.epsilon if rule == "epsilon_greedy" else None,
         default_site=default_site,
         env_site=place,

@@ -81,6 +81,7 @@ class Audit(Tools):
                 continue
             frames = tuple(contexts(stepping, self.resolver))
             frames = tuple(f for f in frames if not self.is_dead(f.root.function)) or frames
+            frames = tuple(f for f in frames if not words.is_test(f.root.function.module.path)) or frames
             frames = tuple(f for f in frames if not self._is_shut(f)) or frames
             if not use.updates and (use.kind in ("training", "none") or use.named in ("", "weak", "mode")):
                 shared = use.kind != "training" or (use.named == "weak" and use.resets)

@@ -97,6 +97,14 @@ CONVERSIONS = {
     "next",
 }
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
+TEST_FOLDER = re.compile(r"(^|/)tests?/")
+
+
+def is_test(path: str) -> bool:
+    """Whether a file belongs to the tests: what happens there is no evidence while anything else is."""
+    return bool(UNIT_TEST.search(path) or TEST_FOLDER.search(path))
+
+
 PICKS = {"index_select", "take", "gather", "take_along_dim", "take_along_axis", "batch_gather"}
 SQUASHES = {"tanh", "sigmoid", "softsign"}
 SAMPLES = {

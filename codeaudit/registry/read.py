@@ -40,14 +40,19 @@ def registry_folders(extra: Sequence[Path] = ()) -> list[Path]:
     return [*extra, *(folder for folder in _SHIPPED if folder.is_dir())]
 
 
-def entry_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """The file of each entry by id, sorted; an id in several folders is that of the first. UserError for no folder."""
-    found: dict[str, Path] = {}
+def _there(folders: Sequence[Path]) -> Sequence[Path]:
     for folder in folders:
         if not folder.is_dir():
             raise UserError(
                 f"{printable(str(folder))}: there is no such folder", hint="name a folder of *.yaml entries"
             )
+    return folders
+
+
+def entry_files(folders: Sequence[Path]) -> dict[str, Path]:
+    """The file of each entry by id, sorted; an id in several folders is that of the first. UserError for no folder."""
+    found: dict[str, Path] = {}
+    for folder in _there(folders):
         for path in sorted(folder.glob("*.yaml")):
             found.setdefault(path.stem, path)
     return dict(sorted(found.items()))
@@ -64,7 +69,7 @@ def load_entry(entry_id: str, folders: Sequence[Path]) -> RegistryEntry:
     """The entry `entry_id`, from the first folder that has it. UserError where none has it or it is malformed."""
     if not _ID.fullmatch(entry_id):
         raise UserError(f"{printable(entry_id)!r} is no entry id", hint="see `codeaudit registry list`")
-    for folder in folders:
+    for folder in _there(folders):
         path = folder / f"{entry_id}.yaml"
         if path.is_file():
             return _entry_of(path)

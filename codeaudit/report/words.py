@@ -95,7 +95,19 @@ def verdict(summary: Summary, sites: Sequence[EvaluationSite]) -> str:
             "No evaluation site was found. Where a library acts or evaluates, its source (--with) or a model of it "
             "(--library) may be missing."
         )
-    return "; ".join(part for part in (_what_is_measured(summary, sites), _which_rule(summary, sites)) if part) + "."
+    parts = (_what_is_measured(summary, sites), _which_rule(summary, sites), _guessed(sites))
+    return "; ".join(part for part in parts if part) + "."
+
+
+def _guessed(sites: Sequence[EvaluationSite]) -> str:
+    """How much of the above rests on sites whose agent could only be guessed."""
+    spoken_of = counted(sites)
+    low = sum(site.confidence == "low" for site in spoken_of)
+    if not low:
+        return ""
+    return "the scan is not sure of " + (
+        f"{low} of {count(len(spoken_of), 'site')}" if low < len(spoken_of) else "any site"
+    )
 
 
 def _what_is_measured(summary: Summary, sites: Sequence[EvaluationSite]) -> str:

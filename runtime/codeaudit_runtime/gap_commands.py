@@ -124,6 +124,8 @@ def gap(
 ) -> int:
     """Generalization gaps of one or more runs, sampled and greedy, read against the floor on the same draws."""
     sets = _sets(levels)
+    if checkpoints and not in_loop:
+        raise UserError("--checkpoints counts points of a training log", hint="give it with --in-loop")
     if in_loop:
         folders = [training_run(path, env, architecture, checkpoints) for path in runs]
         fixed = _plan(plan, draws, episodes, seed)

@@ -177,6 +177,10 @@ def _rule_matters(one: CheckpointMeasurement, plan: Plan) -> Verdict:
     if pair is None:
         return Verdict("rule_matters", "undecided", "only one rule was measured")
     returns = pair.returns
+    measured = [rule.summary for rule in one.rules if rule.rule in (pair.first, pair.second)]
+    if all(rule.truncated == 1 and rule.std == 0 for rule in measured) and returns.difference == 0:
+        capped = f"every episode of both rules is cut at {one.rows.step_cap} steps with {measured[0].mean:g}"
+        return Verdict("rule_matters", "undecided", f"{capped}: a difference could not have shown")
     detail = (
         f"{pair.first} − {pair.second} = {returns.difference:+.3g} [{pair.low:.3g}, {pair.high:.3g}], paired over "
         f"{len(pair.differences)} episodes, p {pair.adjusted_p:.2g}; margin ±{pair.margin:.3g}, "

@@ -131,6 +131,14 @@ def test_rule_matters() -> None:
     assert verdict(noisy, "rule_matters").verdict == "undecided"
 
 
+def test_a_difference_that_the_step_limit_hides_is_undecided() -> None:
+    capped = [replace(row, truncated=True) for row in rows_of("greedy", [500.0] * 64)]
+    rows = agent([500.0] * 64, [500.0] * 64)
+    hidden = verdict(replace(rows, rules={"greedy": capped, "sampled": capped}), "rule_matters")
+    assert hidden.verdict == "undecided" and "could not have shown" in hidden.detail
+    assert verdict(rows, "rule_matters").verdict == "refuted"  # these episodes ended by themselves
+
+
 def test_pairing_removes_what_the_episodes_share() -> None:
     shared = normal(0, 50)
     rows = agent(100 + shared, 99 + shared + normal(0, 1, seed=3))

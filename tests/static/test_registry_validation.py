@@ -112,8 +112,12 @@ def test_a_file_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_bytes(b"id: small\ntitle: caf\xe9\n")
     assert main(["registry", "validate", str(file)]) == 1
     assert capsys.readouterr().out == f"{file}:2: not UTF-8 text\n"
-    assert main(["registry", "validate", str(tmp_path / "missing.yaml")]) == 1
-    assert "missing.yaml:1: can't be read" in capsys.readouterr().out
+    assert main(["registry", "validate", str(tmp_path)]) == 1  # a folder of entries
+    assert "small.yaml:2: not UTF-8 text" in capsys.readouterr().out
+    for missing in (tmp_path / "missing.yaml", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        assert main(["registry", "validate", str(missing)]) == 2
+        assert missing.name in capsys.readouterr().err
 
 
 def test_a_broken_entry_is_one_line_where_it_is_needed(tmp_path: Path) -> None:
