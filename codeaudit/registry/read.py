@@ -80,8 +80,8 @@ def load_entry(entry_id: str, folders: Sequence[Path]) -> RegistryEntry:
 def _entry_of(path: Path) -> RegistryEntry:
     entry, problems = read_entry(path)
     if entry is None or problems:
-        more = f" and {len(problems) - 1} more" if problems[1:] else ""
-        raise UserError(f"{problems[0]}", hint=f"`codeaudit registry validate {printable(str(path))}` says all{more}")
+        more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+        raise UserError(f"{problems[0]}{more}", hint=f"`codeaudit registry validate {printable(str(path))}` says all")
     return entry
 
 

@@ -33,7 +33,8 @@ RULE_LEGEND = (
     "otherwise.",
     "cut: episodes that a step limit ended. entropy: of the policy, in nats. revisits: steps that show what their "
     "episode has shown before. sampled_redrawn: state-dependent noise whose matrix is drawn anew every few steps, as "
-    "in training; sampled keeps one.",
+    "in training; sampled keeps one. epsilon_greedy, unless asked for: with the exploration that the agent's file ended "
+    "its training with.",
 )
 FLOOR_LEGEND = (
     "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws "
@@ -140,7 +141,12 @@ def comparison_lines(one: CheckpointMeasurement) -> list[str]:
         f"{rule.rule}: {rule.summary.episodes} episodes under {rule.summary.noise_draws} noise matrices, one a slot "
         "and draw; its errors are clustered by them"
         for rule in one.rules
-        if rule.summary.noise_draws is not None
+        if rule.summary.noise_draws is not None and rule.summary.noise_draws < rule.summary.episodes
+    ]
+    lines += [
+        f"{rule.rule}: chosen on the first draw and read on the others, so that the choice flatters nobody"
+        for rule in one.references
+        if rule.rule.startswith("best constant")
     ]
     lines += [_levels_line(rule) for rule in (*one.rules, one.floor) if rule.summary.levels is not None]
     return lines
