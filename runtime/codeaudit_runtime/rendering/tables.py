@@ -33,8 +33,8 @@ RULE_LEGEND = (
     "otherwise.",
     "cut: episodes that a step limit ended. entropy: of the policy, in nats. revisits: steps that show what their "
     "episode has shown before. sampled_redrawn: state-dependent noise whose matrix is drawn anew every few steps, as "
-    "in training; sampled keeps one. epsilon_greedy, unless asked for: with the exploration that the agent's file ended "
-    "its training with.",
+    "in training; sampled keeps one. epsilon_greedy, unless asked for: with the exploration that the agent's "
+    "training ended with.",
 )
 FLOOR_LEGEND = (
     "return: mean ± standard deviation over episodes. sem: standard error of that mean, from the means of the draws "
