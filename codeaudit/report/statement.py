@@ -115,6 +115,8 @@ def _of_group(group: Sequence[EvaluationSite], *, several: bool) -> Iterator[str
         f"Reported returns of {_AGENT[site.agent]}{where} are measured with actions {_RULE[site.rule]}{epsilon}; "
         f"{_SET_BY[site.provenance]}{decided}."
     )
+    if any(one.confidence == "low" for one in group):
+        yield "[The scan could only guess which agent acts there: is this its rule, and is this who set it?]"
     yield _PROCEDURE[site.procedure]
     made = _places([one.env_site for one in group if one.env_site])
     yield f"{_ROLE[site.role]}{f' (made at {made})' if made else ''}."

@@ -290,6 +290,19 @@ def test_statement_of_a_scan_asks_for_what_code_does_not_say(cache: Path) -> Non
     assert text in shown and f"{len(report['questions'])} open questions" in shown
 
 
+def test_statement_asks_whether_a_guess_is_right(tmp_path: Path, cache: Path) -> None:
+    repository = gitrepos.new_repository(tmp_path / "guess")
+    agent = "class Agent:\n    def test_action(self, obs):\n        return self.dist(obs).sample()\n"
+    script = (
+        "import gym\n\n\ndef evaluate(agent, env):\n    obs, done, total = env.reset(), False, 0.0\n"
+        "    while not done:\n        obs, reward, done, _ = env.step(agent.test_action(obs))\n"
+        "        total += reward\n    return total\n\n\nprint(evaluate(None, gym.make('CartPole-v1')))\n"
+    )
+    gitrepos.commit(repository, {"agent.py": agent, "evaluate.py": script})
+    text = " ".join(run("statement", repository, cache=cache).stdout.split())
+    assert "sampled from the policy's distribution" in text and "could only guess which agent acts there" in text
+
+
 def test_statement_of_nothing(tmp_path: Path, cache: Path) -> None:
     repository = gitrepos.new_repository(tmp_path / "empty")
     gitrepos.commit(repository, {"README.md": "nothing\n"})

@@ -188,6 +188,14 @@ def test_verdict_counts_what_is_mixed(scan: Scan) -> None:
     )
 
 
+def test_verdict_says_how_many_sites_are_guesses(scan: Scan) -> None:
+    site = replace(scan.sites[0], role="same_env", confidence="high")
+    guessed = replace(site, confidence="low")
+    assert "not sure" not in verdict(scan.summary, (site, site))
+    assert "the scan is not sure of 1 of 2 sites" in verdict(scan.summary, (site, guessed))
+    assert "the scan is not sure of any site" in verdict(scan.summary, (guessed,))
+
+
 def test_verdict_names_the_rule_of_a_lone_value_based_agent(scan: Scan) -> None:
     text = verdict(Summary(False, "none", False), scan.sites[1:2])
     assert "its value-based agent is evaluated with epsilon-greedy actions" in text
