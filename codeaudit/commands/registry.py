@@ -103,13 +103,14 @@ def validate(files: tuple[Path, ...], folders: tuple[Path, ...], quiet: bool) ->
     """
     from codeaudit.registry import entry_files, read_entry, registry_folders
 
-    named = [path for file in files for path in (sorted(file.glob("*.yaml")) if file.is_dir() else [file])]
+    paths: list[Path] = [] if files else list(entry_files(registry_folders(folders)).values())
     for file in files:
         if not file.exists():
             raise UserError(f"{printable(str(file))}: there is no such file", hint="name entries or folders of them")
-        if file.is_dir() and not any(file.glob("*.yaml")):
+        found = sorted(file.glob("*.yaml")) if file.is_dir() else [file]
+        if not found:
             raise UserError(f"{printable(str(file))}: there is no *.yaml entry in it", hint="name entries or folders")
-    paths = tuple(named) if files else tuple(entry_files(registry_folders(folders)).values())
+        paths += found
     wrong = 0
     for path in paths:
         _, problems = read_entry(path)

@@ -7,7 +7,6 @@ from codeaudit.evaluation.graphs import GraphFunctions
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import Context, Guard, Selector
 from codeaudit.program.frames import Frame, FunctionValue
-from codeaudit.program.index import Function
 
 MAX_HELPERS = 4  # that one function hands a result to
 MAX_HEIGHT = 3  # helpers within helpers
@@ -20,15 +19,12 @@ class Fields(GraphFunctions):
     def _decided(self, draws: list[Draw], guards: tuple[Guard, ...], frame: Frame) -> list[Draw]:
         raise NotImplementedError
 
-    def _stored(self, name: str, selector: Selector, frame: Frame, use: Context | None, depth: int) -> list[Draw]:
+    def _stored(
+        self, name: str, selector: Selector, frame: Frame, use: Context | None, depth: int, height: int = 0
+    ) -> list[Draw]:
         """The draws of `name[key]`, where `selector` begins with the key and a store under it is in sight."""
         if not selector or not isinstance(selector[0], str):
             return []
-        return self._stored_in(name, selector, frame, use, depth, 0)
-
-    def _stored_in(
-        self, name: str, selector: Selector, frame: Frame, use: Context | None, depth: int, height: int
-    ) -> list[Draw]:
         flow = frame.function.flow
         draws: list[Draw] = []
         for place, value, at in flow.subscript_stores:
@@ -40,14 +36,14 @@ class Fields(GraphFunctions):
             draws += self._decided(self._trace(value, selector[1:], frame, at, depth + 1), at.guards, frame)
         if draws or height >= MAX_HEIGHT:
             return draws
-        handed = [(e.call, position) for e in flow.calls if use is None or e.context.order <= use.order
-                  for position, arg in enumerate(e.call.args) if t.dotted(arg.value) == name]  # fmt: skip
-        for call, position in handed[:MAX_HELPERS]:
+        handed = [(e.call, arg.value) for e in flow.calls if use is None or e.context.order <= use.order
+                  for arg in e.call.args if t.dotted(arg.value) == name]  # fmt: skip
+        for call, given in handed[:MAX_HELPERS]:
             for target in self.resolver.targets(call, frame):
                 inner = self.resolver.enter(target, call, frame) if isinstance(target, FunctionValue) else None
-                parameter = self._parameter_of(call, position, inner) if inner is not None else ""
+                parameter = self._parameter_of(given, inner) if inner is not None else ""
                 if inner is not None and parameter:
-                    draws += self._stored_in(parameter, selector, inner, None, depth + 1, height + 1)
+                    draws += self._stored(parameter, selector, inner, None, depth + 1, height + 1)
         return draws
 
     def _appended(self, name: str, frame: Frame, depth: int) -> list[Draw]:
@@ -60,12 +56,10 @@ class Fields(GraphFunctions):
                 draws += self._decided(found, event.context.guards, frame)
         return draws
 
-    def _parameter_of(self, call: t.Call, position: int, inner: Frame) -> str:
+    def _parameter_of(self, given: t.Node, inner: Frame) -> str:
         """The parameter under which a helper knows an argument; empty where that can't be told."""
-        wanted = call.args[position]
-        function: Function = inner.function
-        for parameter in function.parameters:
+        for parameter in inner.function.parameters:
             argument = self.resolver.argument(parameter.name, inner)
-            if argument is not None and argument[0] is wanted.value:
+            if argument is not None and argument[0] is given:
                 return parameter.name
         return ""

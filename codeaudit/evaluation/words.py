@@ -97,7 +97,7 @@ CONVERSIONS = {
     "next",
 }
 UNIT_TEST = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
-TEST_FOLDER = re.compile(r"(^|/)tests?/")
+TEST_FOLDER = re.compile(r"(^|/)(tests|testing)/")
 
 
 def is_test(path: str) -> bool:

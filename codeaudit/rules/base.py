@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
+from codeaudit.evaluation import words
 from codeaudit.evaluation.find import Audit
 from codeaudit.evaluation.sites import EvaluationSite, Evidence, Place
 from codeaudit.evaluation.tools import Found
-from codeaudit.evaluation.words import UNIT_TEST
 from codeaudit.facts import tree as t
 from codeaudit.program.flow import CallEvent
 from codeaudit.program.frames import Frame, Library
@@ -150,8 +150,7 @@ def setups(path: str) -> bool:
 
 
 def is_test(module: Module) -> bool:
-    folders = module.path.split("/")[:-1]
-    return bool(UNIT_TEST.search(module.path)) or "tests" in folders or "testing" in folders
+    return words.is_test(module.path)
 
 
 def place(function: Function, node: t.Node) -> Place:

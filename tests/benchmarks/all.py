@@ -4,7 +4,7 @@ python tests/benchmarks/all.py [--repository DIR ...] [--semgrep PROGRAM --rules
 
 Where work runs in one process at a time, CPU seconds are compared, which a busy machine doesn't change much; where two
 workers are compared with one, or a scan with Semgrep, seconds on the clock, which it does. Each figure is the best of
-several rounds.
+several rounds, but for claims with one and with two workers, which take a minute each.
 """
 
 from __future__ import annotations
